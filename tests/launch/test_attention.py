@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.makers import make_objective
 from gnomon.launch.makers.engine import apart
 from gnomon.launch.makers.learner import make_learner
-from gnomon.launch.makers.policy import make_whole
+from gnomon.launch.makers.policy import attention_of, make_whole
 from gnomon.launch.makers.served import of_learner
 from gnomon.launch.manifest import opening
 from gnomon.models.backends import SMALLEST, head_size
@@ -42,7 +43,8 @@ def configured(**policy: Any) -> RunConfig:
 
 @pytest.mark.parametrize("attention", ["auto", "exact"])
 def test_the_exact_attention_changes_no_record(attention: str) -> None:
-    config, env = configured(attention=attention), envs.CharCount()
+    """On a CPU `auto` is the exact one."""
+    config, env = configured(attention=attention, device="cpu"), envs.CharCount()
     assert make_whole(config) is Packed and not apart(config)
     assert "attention" not in opening(config, env)["config"]["policy"]
     assert "attention" not in of_learner(config)["policy"]
@@ -53,6 +55,26 @@ def test_flex_is_a_part_of_the_records_and_of_the_measured_tier() -> None:
     assert apart(config)
     assert opening(config, envs.CharCount())["config"]["policy"]["attention"] == "flex"
     assert of_learner(config)["policy"]["attention"] == "flex"
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.parametrize("size", [SMALLEST, SMALLEST - 1])
+def test_auto_is_flex_on_a_gpu_that_can_compute_it(
+    size: int, compiler: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = save("llama", tmp_path)
+    config = table(folder / "config.json") | {"head_dim": size}
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("gnomon.launch.makers.policy.make_device", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr("gnomon.launch.makers.policy.compiles", lambda: compiler)
+    for path, reference in ((folder, ""), ("tiny", folder), (folder, "tiny"), ("tiny", "")):
+        fits = compiler and (size == SMALLEST or folder not in (path, reference))
+        policy = {"path": str(path), "reference": str(reference)}
+        chosen, _ = configure("char_count", {"policy": policy, **({"objective": "opd"} if reference else {})})
+        assert attention_of(chosen) == ("flex" if fits else "exact") and apart(chosen) == fits
+        body = opening(chosen, envs.CharCount())["config"]["policy"]
+        assert body.get("attention", "exact") == attention_of(chosen)
+        assert attention_of(configured(path=str(path), attention="exact")) == "exact"
 
 
 def test_flex_on_a_cpu_is_refused_with_the_one_that_works() -> None:
@@ -119,7 +141,13 @@ def test_a_plan_counts_the_attention_that_is_set() -> None:
         name: planned(configure("char_count", {**small, "policy": {"attention": name}})[0], GPUS["h100"], lengths)
         for name in ("auto", "exact", "flex")
     }
-    assert found["auto"] == found["exact"]
+    assert found["auto"] == found["flex"]  # As on a GPU.
+    on_a_cpu = replace(GPUS["h100"], name="cpu")
+    exact, auto = (
+        planned(configure("char_count", {**small, "policy": {"attention": name}})[0], on_a_cpu, lengths)
+        for name in ("exact", "auto")
+    )
+    assert auto == exact
     assert found["flex"].seconds["training"] != found["exact"].seconds["training"]
     assert found["flex"].seconds["reference"] != found["exact"].seconds["reference"]
     assert found["flex"].seconds["sampling"] == found["exact"].seconds["sampling"]

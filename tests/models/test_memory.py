@@ -195,5 +195,6 @@ def test_the_gradient_of_a_coarse_projection_is_summed_in_float32(monkeypatch: p
 def test_a_chunk_has_many_tokens_or_few_of_a_large_vocabulary(
     vocabulary: int, tokens: int, sizes: tuple[int, ...]
 ) -> None:
-    found = [len(piece) for (piece,) in projection.chunks(vocabulary, torch.empty(tokens))]
+    scores = Projection(torch.empty(vocabulary, 1), None, torch.float32)
+    found = [len(piece) for (piece,) in projection.chunks(scores, torch.empty(tokens))]
     assert tuple(found) == sizes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.util import find_spec
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnomon.engines import philox
+from gnomon.models.kernels import compiles
 
 __all__ = ["Noise", "gumbel", "rows_at_once", "sampled"]
 
@@ -84,9 +84,8 @@ def uniform(noise: Sequence[Noise], vocabulary: int, device: torch.device) -> Te
 
 @cache
 def by_kernel() -> Callable[[Tensor, Tensor, int], Tensor]:
-    """The function that makes uniform numbers on a CUDA device; without Triton, which torch has there as a rule, the
-    one that every device has."""
-    if not find_spec("triton"):
+    """The function that makes uniform numbers on a CUDA device: that of all devices where no kernel can be compiled."""
+    if not compiles():
         return philox.uniform
     from gnomon.engines import philox_kernel
 

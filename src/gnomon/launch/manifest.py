@@ -20,7 +20,7 @@ from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.launch.data import data_hashes, digest
 from gnomon.launch.hub_models import commits
-from gnomon.launch.makers.policy import make_device
+from gnomon.launch.makers.policy import attention_of, make_device
 from gnomon.launch.objects import source_facts
 from gnomon.models.folder import model_folder
 from gnomon.sandbox import capabilities
@@ -72,7 +72,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["workers"]["count"], body["launch"]
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
-    if config.policy.attention != "flex":
+    body["policy"]["attention"] = attention_of(config)
+    if body["policy"]["attention"] == "exact":
         del body["policy"]["attention"]
     if not config.rollout.order_seed:
         del body["rollout"]["order_seed"]

@@ -9,7 +9,7 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.folder import table
 
-__all__ = ["SMALLEST", "has_experts", "head_size", "overflows", "require_flex"]
+__all__ = ["SMALLEST", "fits_flex", "has_experts", "head_size", "overflows", "require_flex"]
 
 SMALLEST = 16
 """Smallest size of an attention head for which torch has a kernel of flex_attention on CUDA devices."""
@@ -42,6 +42,11 @@ def head_size(config: Mapping[str, Any]) -> int:
     )
     found = config.get("head_dim") or (width // heads if heads else 0)
     return found if isinstance(found, int) else 0
+
+
+def fits_flex(folder: Path) -> bool:
+    """Whether flex_attention computes a model. Args: folder: has its `config.json`."""
+    return head_size(table(folder / "config.json")) >= SMALLEST
 
 
 def require_flex(folder: Path) -> None:

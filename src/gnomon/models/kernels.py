@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 
-__all__ = ["add_in_order", "settle"]
+__all__ = ["add_in_order", "compiles", "settle"]
 
 
 def settle() -> None:
@@ -35,6 +39,12 @@ def settle() -> None:
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     torch.cos(torch.zeros(1, device="cpu"))
+
+
+def compiles() -> bool:
+    """Whether Triton can make kernels for a CUDA device: it needs a compiler for C and the headers of Python."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    return bool(find_spec("triton") and compiler and (Path(sysconfig.get_path("include")) / "Python.h").exists())
 
 
 def add_in_order() -> None:

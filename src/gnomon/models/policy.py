@@ -120,6 +120,8 @@ class Policy(torch.nn.Module):
         self.precision = precision or Precision.only(output.weight.dtype)
         require_range(model.config.model_type, self.precision.compute)
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
+        self.most_scores = 0
+        """Scores over the vocabulary held at once; 0: as many as suit the device."""
         # No sequence is padded, and looking for padding waits for the device.
         model.base_model.warn_if_padding_and_no_attention_mask = no_warning
         self.adapter = adapter.inject(model) if adapter else None
@@ -232,7 +234,7 @@ class Policy(torch.nn.Module):
     @property
     def projection(self) -> Projection:
         """From hidden states to scores over the vocabulary."""
-        return Projection(self.model.get_output_embeddings().weight, self.cap, self.precision.logp)
+        return Projection(self.model.get_output_embeddings().weight, self.cap, self.precision.logp, self.most_scores)
 
     @property
     def vocabulary(self) -> int:
@@ -271,12 +273,13 @@ class Policy(torch.nn.Module):
     def twin(self, adapter: Adapter) -> Policy:
         """A policy that is not trained, with an adapter of its own and with the frozen weights of this one, not copied.
 
+        Its whole passes are computed by `Packed`, as an engine's are.
         Args: adapter: of the same rank and targets as the one of this policy.
         """
         assert self.adapter is not None
         shared = [self.tokenizer, *(value for value in self.model.parameters() if not value.requires_grad)]
         found = deepcopy(self, {id(value): value for value in shared})
-        found.precision = self.precision.alone
+        found.precision, found.whole = self.precision.alone, Packed
         assert found.adapter is not None
         found.adapter.adapter = adapter
         found.adapter.begin()

@@ -12,10 +12,13 @@ from torch.nn.functional import linear, pad
 from gnomon.models.attention import MIN_ROWS
 from gnomon.models.precision import at_least
 
-__all__ = ["Projection", "chunks", "entropy_of", "full_kl", "logp_of", "token_collision", "token_logp"]
+__all__ = ["Projection", "chunks", "entropy_of", "full_kl", "logp_of", "most_scores", "token_collision", "token_logp"]
 
 CHUNK = 2**22
-"""Most scores (tokens × vocabulary) held at once, where they are those of more than `FEW` tokens."""
+"""Most scores (tokens × vocabulary) held at once on a CPU, where they are those of more than `FEW` tokens."""
+DEVICE_CHUNK = 2**26
+"""As `CHUNK`, on another device: 256 MiB in float32. A device needs many tokens at once to be used to the full, and the
+sum of the gradient of the weights is read and written for each chunk."""
 FEW = 64
 """Tokens of a chunk of a large vocabulary. With fewer, reading the weights and the gradient takes most of the time."""
 
@@ -29,6 +32,8 @@ class Projection(NamedTuple):
     """Scores are bent to stay within ±cap."""
     dtype: torch.dtype
     """The coarsest dtype of scores."""
+    most: int = 0
+    """Scores held at once; 0: as many as suit the device."""
 
     def scores(self, hidden: Tensor, weight: Tensor | None = None) -> Tensor:
         """[T, vocabulary] of hidden states [T, size]. Args: weight, a stand-in for the projection's own.
@@ -72,7 +77,7 @@ def token_logp(hidden: Tensor, projection: Projection, target: Tensor, temperatu
 
 def token_collision(hidden: Tensor, projection: Projection, temperature: float) -> Tensor:
     """[T] Σ_v π(v)² of the next-token distributions: the chance that two draws are the same token. No gradients."""
-    pieces = chunks(len(projection.weight), hidden)
+    pieces = chunks(projection, hidden)
     return torch.cat([(2 * logp_of(scores_of_few(projection, h), temperature)).exp().sum(-1) for (h,) in pieces])
 
 
@@ -97,7 +102,7 @@ class ChunkedLogp(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, target)
         ctx.projection, ctx.temperature = projection, temperature
         logps, entropies = [], []
-        for h, y in chunks(len(weight), hidden, target):
+        for h, y in chunks(projection, hidden, target):
             logp = logp_of(scores_of_few(projection, h), temperature)
             logps.append(logp.gather(1, y[:, None])[:, 0])
             entropies.append(-logp.exp().mul_(logp).sum(-1))
@@ -112,7 +117,8 @@ class ChunkedLogp(torch.autograd.Function):
         if by_logp is None:
             assert by_entropy is not None
             by_logp = torch.zeros_like(by_entropy)
-        for h, y, g, e in chunks(len(weight), hidden, target, by_logp, by_logp if by_entropy is None else by_entropy):
+        grads = (by_logp, by_logp if by_entropy is None else by_entropy)
+        for h, y, g, e in chunks(ctx.projection, hidden, target, *grads):
             product = linear(h, weight).requires_grad_()
             with torch.enable_grad():
                 logp = logp_of(ctx.projection.bounded(product), ctx.temperature)
@@ -139,14 +145,14 @@ class ChunkedKl(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(hidden, weight, anchor)
         ctx.projection, ctx.reference, ctx.temperature = projection, reference, temperature
-        pieces = chunks(2 * len(weight), hidden, anchor)
+        pieces = chunks(projection, hidden, anchor, models=2)
         return torch.cat([divergence(ctx, linear(h, weight), a) for h, a in pieces])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None, None]:
         hidden, weight, anchor = ctx.saved_tensors
         found = Gradients(weight if ctx.needs_input_grad[1] else None)
-        for h, a, g in chunks(2 * len(weight), hidden, anchor, grad):
+        for h, a, g in chunks(ctx.projection, hidden, anchor, grad, models=2):
             product = linear(h, weight).requires_grad_()
             with torch.enable_grad():
                 apart = divergence(ctx, product, a)
@@ -211,7 +217,17 @@ def scores_of_few(projection: Projection, hidden: Tensor) -> Tensor:
     return projection.scores(pad(hidden, (0, 0, 0, missing)))[: len(hidden)]
 
 
-def chunks(vocabulary: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The tensors in even pieces of at most `CHUNK` scores or `FEW` tokens."""
-    pieces = -(-len(tensors[0]) * vocabulary // max(CHUNK, FEW * vocabulary))
+def most_scores(device: str) -> int:
+    """How many scores are held at once on a type of device."""
+    return CHUNK if device == "cpu" else DEVICE_CHUNK
+
+
+def chunks(projection: Projection, *tensors: Tensor, models: int = 1) -> Iterator[tuple[Tensor, ...]]:
+    """The tensors in even pieces: of as many scores as are held at once, or of `FEW` tokens.
+
+    Args: models: how many have scores for every token.
+    """
+    vocabulary = models * len(projection.weight)
+    most = projection.most or most_scores(projection.weight.device.type)
+    pieces = -(-len(tensors[0]) * vocabulary // max(most, FEW * vocabulary))
     return zip(*(tensor.tensor_split(pieces) for tensor in tensors), strict=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gnomon.config import RunConfig, recorded, resolve
+from gnomon.models.packed import Packed
 from gnomon.models.policy import Pass, Policy
 from gnomon.plans.count import Count
 from gnomon.plans.devices import GPUS
@@ -153,7 +154,7 @@ def steps_of(reader: RunReader) -> Iterator[tuple[int, Group]]:
 @lru_cache(maxsize=16)
 def flops_of(policy: str) -> tuple[PassFlops, PassFlops]:
     """Forward, and forward with backward, of a model without numbers. Args: policy: its settings as JSON."""
-    model = trainable(RunConfig.model_validate_json(policy))
+    model = trainable(RunConfig.model_validate_json(policy), Packed)
     return model_flops(model, gradient=False), model_flops(model, gradient=True)
 
 

@@ -23,7 +23,7 @@ from gnomon.models.decode import Plan as Slots
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy, Whole, configuration
 from gnomon.models.precision import Precision
-from gnomon.models.projection import logp_of
+from gnomon.models.projection import logp_of, most_scores
 from gnomon.models.scoring import text_pass
 from gnomon.models.weights import PROBE
 from gnomon.plans.count import Count
@@ -106,6 +106,7 @@ def training(
     policy: Policy, sequences: Sequence[Text], device: Device, *, entropy: bool = False, micro_batch: int = TOKENS
 ) -> Cost:
     """A forward and a backward pass of all sequences."""
+    policy.most_scores = most_scores(device.name)
     for parameter in policy.masters.parameters.values():
         parameter.grad = torch.zeros_like(parameter)
     seconds, peak = 0.0, 0
@@ -126,6 +127,7 @@ def training(
 @torch.inference_mode()
 def scoring(policy: Policy, sequences: Sequence[Text], device: Device, *, micro_batch: int = TOKENS) -> Cost:
     """A forward pass of all sequences."""
+    policy.most_scores = most_scores(device.name)
     seconds, peak = 0.0, 0
     for some, times in micro_batches(sequences, micro_batch):
         work = text_pass(policy, some)

@@ -12,11 +12,12 @@ import torch
 from gnomon.config import RunConfig
 from gnomon.config.tinker import TINKER
 from gnomon.errors import ConfigError
-from gnomon.launch.makers.engine import apart, engine_dtype
+from gnomon.launch.makers.engine import apart, coarser, engine_dtype
 from gnomon.launch.makers.objective import full_kl, make_objective
 from gnomon.launch.makers.policy import make_adapter, make_precision
+from gnomon.models.backends import fits_flex
 from gnomon.models.packed import Packed
-from gnomon.models.policy import Policy
+from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 from gnomon.objectives import Need, Objective
 from gnomon.plans.attention import PlannedFlex
@@ -164,10 +165,10 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     if config.learner.startswith(TINKER):
         what, fix = "a run on the Tinker service cannot be planned", "learner=local engine=embedded"
         raise ConfigError("E073", what, where="learner", why="its machines are not known", fix=fix)
-    folder, whole = described(config.policy.path), PlannedFlex if config.policy.attention == "flex" else Packed
+    folder, whole = described(config.policy.path), layout_of(config, device)
     sampling_precision = Precision.only(getattr(torch, engine_dtype(config)))
 
-    trained_model = Deep(lambda layers: trainable(config, layers))
+    trained_model = Deep(lambda layers: trainable(config, whole, layers))
     sampling_model = Deep(lambda layers: meta_policy(folder, sampling_precision, make_adapter(config, True), layers))
     reference = sampling_model
     if config.policy.reference or whole is PlannedFlex:
@@ -277,9 +278,17 @@ def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:
     return {"opponents": engines(config) * own + kept}
 
 
-def trainable(config: RunConfig, layers: int = 0) -> Policy:
+def layout_of(config: RunConfig, device: Device) -> Whole:
+    """The attention of the learner on the device, as `attention_of` chooses it there."""
+    chosen = config.policy.attention
+    if chosen == "auto" and device.name != "cpu" and config.policy.device != "cpu":
+        models = [described(path) for path in (config.policy.path, config.policy.reference) if path]
+        chosen = "flex" if all(map(fits_flex, models)) else "exact"
+    return PlannedFlex if chosen == "flex" else Packed
+
+
+def trainable(config: RunConfig, whole: Whole, layers: int = 0) -> Policy:
     """The policy that a learner trains, without numbers. Args: layers: 0 for all."""
-    whole = PlannedFlex if config.policy.attention == "flex" else Packed
     folder = described(config.policy.path)
     found = meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole)
     if config.policy.activation_checkpointing:
@@ -341,5 +350,5 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
 def engine_bytes(config: RunConfig, learner: Policy, sampler: Policy) -> float:
     """Of the weights that an engine holds alone."""
     beside = config.ranks or config.learner.startswith("http")
-    shared = learner.adapter and config.engine.type == "embedded" and not apart(config) and not beside
+    shared = learner.adapter and config.engine.type == "embedded" and not coarser(config) and not beside
     return bytes_of((sampler.state() if shared else dict(sampler.model.named_parameters())).values())

@@ -19,14 +19,13 @@ from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.loops import finished
-from gnomon.launch.makers.policy import make_adapter, make_device, make_policy, make_precision
+from gnomon.launch.makers.policy import attention_of, make_adapter, make_device, make_policy, make_precision
 from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.learners.served import ServedLearner
 from gnomon.models.backends import has_experts
 from gnomon.models.folder import model_folder, table
-from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision, require_range
 from gnomon.models.tokenizer import Tokenizer
@@ -69,25 +68,24 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
 
     Beside a learner in this process that trains an adapter, the frozen weights are in memory once.
     """
+    bound = COARSE if apart(config) else LOADED[torch.float32]
     if policy := beside(config, learner):
-        return Embedded(policy)
+        return Embedded(policy, bound=bound)
     engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
     precision = Precision.only(getattr(torch, engine_dtype(config)))
     device = "" if engine.device == "policy" else engine.device
     policy = make_policy(config, precision, blank=False, device=device)
-    if not apart(config):
-        return Embedded(policy)
-    return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=COARSE)
+    return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=bound)
 
 
 def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
     """A policy with the frozen weights of a learner that has the model and the adapter of the settings; else None."""
     adapter = make_adapter(config, blank=False)
-    if adapter is None or apart(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
+    if adapter is None or coarser(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
         return None
     policy, folder, blank = learner.policy, model_folder(config.policy.path), replace(adapter, blank=True)
-    wanted = (folder, make_precision(config), make_device(config.policy.device).type, Packed, blank)
-    has = (policy.folder, policy.precision, policy.device.type, policy.whole, learner.policy.adapter.adapter)
+    wanted = (folder, make_precision(config), make_device(config.policy.device).type, blank)
+    has = (policy.folder, policy.precision, policy.device.type, learner.policy.adapter.adapter)
     return policy.twin(adapter) if has == wanted else None
 
 
@@ -97,12 +95,16 @@ def engine_dtype(config: RunConfig) -> str:
 
 def apart(config: RunConfig) -> bool:
     """Whether the settings have an engine compute otherwise than the learner does."""
+    return coarser(config) or attention_of(config) == "flex"
+
+
+def coarser(config: RunConfig) -> bool:
+    """Whether an engine has other numbers than the learner, or another device."""
     engine, learner = config.engine, config.policy
     devices = (learner.device if engine.device == "policy" else engine.device, learner.device)
     return (
         engine_dtype(config) != learner.dtype
         or engine.round_weights != "no"
-        or learner.attention == "flex"
         or len({make_device(name) for name in devices}) > 1
     )
 

@@ -8,13 +8,15 @@ from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
+from gnomon.models.backends import fits_flex
 from gnomon.models.flex import Flex
 from gnomon.models.folder import model_folder
+from gnomon.models.kernels import compiles
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 
-__all__ = ["make_device", "make_policy", "make_precision", "make_whole"]
+__all__ = ["attention_of", "make_device", "make_policy", "make_precision", "make_whole"]
 
 
 def make_policy(
@@ -29,12 +31,22 @@ def make_policy(
     return Policy.load(model_folder(config.policy.path), precision, place, make_adapter(config, blank), whole)
 
 
+def attention_of(config: RunConfig) -> str:
+    """`exact` or `flex`. `policy.attention=auto` is `flex` on a CUDA device that can compute it for all models."""
+    if config.policy.attention != "auto":
+        return config.policy.attention
+    if make_device(config.policy.device).type != "cuda" or not compiles():
+        return "exact"
+    folders = [model_folder(path) for path in (config.policy.path, config.policy.reference) if path]
+    return "flex" if all(map(fits_flex, folders)) else "exact"
+
+
 def make_whole(config: RunConfig) -> Whole:
     """The layout of the passes of the learner, its reference and its critic.
 
     Raises: ConfigError E338 for `policy.attention=flex` on a device where it has no gradient.
     """
-    if config.policy.attention != "flex":
+    if attention_of(config) != "flex":
         return Packed
     device = make_device(config.policy.device)
     if device.type != "cuda":
