@@ -135,9 +135,11 @@ def test_operations_that_wait_for_the_device_are_noticed() -> None:
     x, where = torch.arange(6.0, device=DEVICE), torch.tensor([0, 2], device=DEVICE)
     waiting = [lambda: x[0].item(), lambda: x[x > 2], lambda: x.nonzero(), lambda: x.masked_select(x > 2)]
     waiting += [lambda: bool((x > 2).all()), lambda: x.unique()]
-    if DEVICE == "cuda":
-        waiting += [lambda: x.cpu(), lambda: torch.tensor([1.0], device=DEVICE), lambda: torch.tensor(1.0).to(DEVICE)]
+    for device in ("meta", "cuda") if DEVICE == "cuda" else ("meta",):
+        waiting += [lambda to=device: torch.tensor([1.0], device=to), lambda to=device: torch.tensor(1.0).to(to)]
+    waiting += [lambda: x.cpu()] if DEVICE == "cuda" else []
     free = [
+        lambda: torch.tensor(2.0) * x,
         lambda: x[where],
         lambda: x.clone(),
         lambda: x * 2.0,

@@ -173,7 +173,7 @@ def test_an_engine_beside_the_learner_holds_its_frozen_weights_and_an_adapter_of
     theirs = dict(learner.policy.model.named_parameters())
     for name, value in engine.policy.model.named_parameters():
         assert (value is theirs[name]) != value.requires_grad, name
-    assert engine.measure(PROMPTS, rows=2, tokens=8) == 0.0
+    assert engine.measure(PROMPTS, rows=2, tokens=8) <= (0.0 if engine.policy.device.type == "cpu" else 1e-4)
     for one, other in zip(engine.policy.state().values(), alone.policy.state().values(), strict=True):
         assert torch.equal(one, other)  # Random in both factors, as the measurement needs it.
     engine.load(learner.publish())
