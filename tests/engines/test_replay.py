@@ -148,6 +148,6 @@ def test_operations_that_wait_for_the_device_are_noticed() -> None:
     ]
     for works, expected in ((waiting, True), (free, False)):
         for work in works:
-            with Watched() as watched:
+            with torch.inference_mode(), Watched() as watched:  # As the decoder does.
                 work()
             assert watched.waits is expected

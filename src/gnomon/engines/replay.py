@@ -97,7 +97,8 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         given = [each for each in (*args, found) if isinstance(each, Tensor)]
         apart = name in ("copy_", "_to_copy") and len({each.device for each in given}) > 1
-        apart = apart or (name == "lift_fresh" and found.device.type != "cpu")  # Numbers of Python in a new tensor.
+        if name in ("lift_fresh", "detach_"):  # What is seen of torch.tensor, which copies numbers of Python.
+            apart = found.device.type != "cpu"
         foreign = function.namespace not in KNOWN
         self.waits = self.waits or name in WAITING or selects or apart or foreign
         return found
