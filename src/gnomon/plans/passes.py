@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from gnomon.engines.embedded import ROWS
-from gnomon.engines.noise import Noise, rows_at_once, sampled
+from gnomon.engines.noise import rows_at_once
 from gnomon.learners import Sequence as Text
 from gnomon.learners.batch import pieces
 from gnomon.learners.local import TOKENS
@@ -32,7 +32,7 @@ from gnomon.plans.devices import Device
 __all__ = ["Cost", "decoding", "drawing", "meta_policy", "probing", "scoring", "texts", "training"]
 
 NOISE_COPIES = 3
-"""Arrays of the noise of some rows that are alive together on a CPU: NumPy's rows, their stack, the sum with scores."""
+"""Arrays of the noise of some rows that are alive together; on a CPU NumPy's rows, their stack, the sum with scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,22 +149,25 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
     share = len(prompts) * group / rows
     lengths = [max(1, length - 1) for length in prompts[: max(1, rows // group)]]
     owners = [min(row // group, len(lengths) - 1) for row in range(rows)]
-    found = []
+    found, replayed = [], device.per_operation if device.per_replayed is None else device.per_replayed
     with Count(device) as count:
         layout = policy.decode()
         for depth in (0, 1, reply - 1):
-            before = count.time
+            seconds, operations = count.seconds, count.operations
             plan = slots(lengths, owners, depth)
             layout.follow(plan)
             tokens = (sum(lengths) if plan.new else 0) + len(plan.group)
             draw(policy, policy.hidden(policy.place([0] * tokens), layout)[-len(plan.group) :])
-            found.append(count.time - before)
+            found.append((count.seconds - seconds, count.operations - operations))
             if depth == 1:
                 grow(layout, max(lengths) % SPAN, reply)
         kept = sum(slot.keys.nbytes + slot.values.nbytes for slot in [*layout._prompts, *layout._own])
     noise = drawing(rows, policy.vocabulary, device)
-    first, second, last = found
-    seconds = first + (reply - 1) * (second + last) / 2
+    (first, begun), *others = found
+    seconds, operations = (sum(each) / 2 for each in zip(*others, strict=True))
+    seconds = first + begun * device.per_operation + (reply - 1) * (seconds + operations * replayed)
+    if device.per_replayed is not None:  # A pass of every new length is started from Python twice.
+        seconds += 2 * (reply // BLOCK + 1) * operations * device.per_operation
     seconds += reply * (noise.seconds + rows * device.per_token)
     head = noise.peak + 4 * rows * policy.vocabulary * 4
     return Cost(seconds=share * seconds, peak=count.peak + noise.peak, kept=kept, head=head)
@@ -173,14 +176,8 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
 @torch.inference_mode()
 def drawing(rows: int, vocabulary: int, device: Device) -> Cost:
     """The noise of one token of every row, which is made for a few rows at a time."""
-    where = torch.device("meta" if device.per_noise is None else "cpu")
-    some = min(rows, rows_at_once(vocabulary, where))
-    if device.per_noise is not None:
-        return Cost(seconds=rows * vocabulary * device.per_noise, peak=NOISE_COPIES * some * vocabulary * 8)
-    logp = torch.zeros(some, vocabulary, device=where)
-    with Count(device) as count:
-        sampled(logp, [Noise(bytes(16), vocabulary)] * some)
-    return Cost(seconds=rows / some * count.time, peak=count.peak)
+    some = min(rows, rows_at_once(vocabulary, torch.device("cpu" if device.name == "cpu" else "cuda")))
+    return Cost(seconds=rows * vocabulary * device.per_noise, peak=NOISE_COPIES * some * vocabulary * 8)
 
 
 def grow(layout: Decode, begun: int, reply: int) -> None:
