@@ -9,8 +9,10 @@ import torch
 
 from engines.asking import ask
 from gnomon.engines.branches import Branches
+from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
 from gnomon.models.attention import MIN_ROWS
+from gnomon.types import Request, Sampling
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -21,7 +23,7 @@ def test_every_row_stands_on_the_branch_of_what_it_sampled(seed):
     for _ in range(40):
         for _ in range(rng.choice((0, 0, 1, 5)) if texts else 4):
             texts[joined] = [(1, 2, 3)[: rng.randrange(1, 4)], []]
-            branches.join(joined, texts[joined][0])
+            branches.join(joined, texts[joined][0], len(texts[joined][1]))
             joined += 1
         ids, plan = branches.plan()
         slots = {**slots, **{to: slots[source] for source, to in plan.copied}}
@@ -76,3 +78,16 @@ def test_rows_of_one_branch_may_differ_in_temperature(policy, sample):
     alone = [sample(engine, [request])[0] for request in requests]
     assert together == alone and len({c.token_ids for c in together[::3]}) == 1
     assert not torch.tensor(together[0].logprobs).any()
+
+
+@pytest.mark.parametrize(("prompt", "tokens", "places"), [(150, 70, 96), (5, 130, 160), (129, 300, 320)])
+def test_keys_take_no_more_places_than_a_row_may_need(policy, prompt, tokens, places):
+    """Whole spans of 128 tokens of the prompt are kept apart; tables grow in between by doubling."""
+    decoder, seen = Decoder(policy), set()
+    for row in range(3):
+        key, sampling = bytes([row]) * 16, Sampling(max_tokens=tokens)
+        decoder.admit(Request(prompt_ids=(5,) * prompt, key=key, sampling=sampling))
+    while decoder.rows:
+        decoder.step()
+        seen.add(decoder._layout._own[0].keys.shape[2])
+    assert max(seen) <= places

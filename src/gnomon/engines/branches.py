@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from gnomon.models.attention import MIN_ROWS
+from gnomon.models.attention import MIN_ROWS, SPAN
 from gnomon.models.decode import Plan
 
 __all__ = ["CROWD", "Branch", "Branches", "Prompt"]
@@ -59,12 +59,17 @@ class Branches:
         self._copied: dict[int, int] = {}
         """Row slots to copy before the next pass: from where, by where to."""
         self._moved: list[tuple[int, int]] = []
+        self._furthest = 0
 
     def __iter__(self) -> Iterator[Branch]:
         return (branch for branch in self.branches.items if branch is not None)
 
-    def join(self, row: int, ids: tuple[int, ...]) -> None:
-        """A row begins. Rows of one prompt that join before the same pass share a branch."""
+    def join(self, row: int, ids: tuple[int, ...], tokens: int) -> None:
+        """A row begins. Rows of one prompt that join before the same pass share a branch.
+
+        Args: tokens: most that the row samples.
+        """
+        self._furthest = max(self._furthest, (len(ids) - 1) % SPAN + tokens)
         prompt = self._of.get(ids)
         if prompt is None:
             prompt = self._of[ids] = Prompt(ids, -1)
@@ -94,6 +99,7 @@ class Branches:
             depth=[0 if branch is None else branch.depth for branch in slots],
             copied=[(source, to) for to, source in self._copied.items()],
             most=sum(len(branch.rows) for branch in self),
+            furthest=self._furthest,
         )
         self._copied, self._moved, self._fresh = {}, [], {}
         rows = [0 if branch is None else branch.token for branch in slots]

@@ -58,7 +58,7 @@ class Decoder:
         """
         number, self._admitted = self._admitted, self._admitted + 1
         self.rows[number] = Row(request, version, Noise(request.key, self.policy.vocabulary))
-        self._branches.join(number, request.prompt_ids)
+        self._branches.join(number, request.prompt_ids, request.sampling.max_tokens)
         return number
 
     def renew(self, version: int) -> None:

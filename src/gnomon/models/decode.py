@@ -35,6 +35,8 @@ class Plan:
     """Row slots to copy first, from and to."""
     most: int
     """Row slots that may be needed until more rows join: memory is taken once for all of them."""
+    furthest: int
+    """Places of keys that a row may need until more rows join: no more memory is taken."""
 
 
 class Decode:
@@ -61,12 +63,12 @@ class Decode:
         whole = [length // SPAN * SPAN for length in plan.prompts]
         place = [plan.prompts[slot] - whole[slot] + depth for slot, depth in zip(group, plan.depth, strict=True)]
         self.far_size, self.near_size = max(whole), blocks(max(place) + 1)
-        self.most = max(plan.most, len(group))
+        self.most, self.furthest = max(plan.most, len(group)), plan.furthest
         for layer in self._prompts:
             self._tables += layer.room(len(plan.prompts), blocks(max(plan.prompts)))
             layer.copy(plan.moved)
         for layer in self._own:
-            self._tables += layer.room(self.most, self.near_size)
+            self._tables += layer.room(self.most, self.near_size, plan.furthest)
             layer.copy(plan.copied)
         self.longest = max(plan.prompts)
         self.prompts = self._tensor(plan.prompts)
@@ -117,7 +119,7 @@ class Decode:
         cut = 0 if self.prefix is None else self.prefix.tokens
         prompts, own = self._prompts[layer], self._own[layer]
         self._tables += prompts.room(len(self.prompts), blocks(self.longest))
-        self._tables += own.room(self.most, self.near_size)
+        self._tables += own.room(self.most, self.near_size, self.furthest)
         if self.prefix is None:
             self._remember(prompts, own, key, value)
             return self._rows(query, prompts, own, scale, window, cap)
@@ -219,19 +221,22 @@ class Decode:
 
 
 class Slots:
-    """Keys and values of one layer, [slots, kv_heads, places, size] each; they grow by doubling, and never shrink."""
+    """Keys and values of one layer, [slots, kv_heads, places, size] each; they grow by doubling up to what may be
+    needed, and never shrink."""
 
     def __init__(self, like: Tensor) -> None:
         """Args: like, [T, kv_heads, size]."""
         empty = like.new_zeros(0, like.shape[1], 0, like.shape[2])
         self.keys, self.values = empty, empty
 
-    def room(self, slots: int, places: int) -> bool:
-        """Hold at least so many. Returns: whether that took new tables."""
+    def room(self, slots: int, places: int, furthest: int | None = None) -> bool:
+        """Hold at least so many. Args: furthest: places that may be needed later. Returns: whether that took new
+        tables."""
         have, kv_heads, length, size = self.keys.shape
         if slots <= have and places <= length:
             return False
-        shape = (capacity(have, slots), kv_heads, capacity(length, places), size)
+        wanted = capacity(length, places)
+        shape = (capacity(have, slots), kv_heads, max(places, min(wanted, blocks(furthest or wanted))), size)
         self.keys, self.values = (grown(kept, shape) for kept in (self.keys, self.values))
         return True
 

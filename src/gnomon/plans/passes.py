@@ -154,13 +154,13 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
         layout = policy.decode()
         for depth in (0, 1, reply - 1):
             seconds, operations = count.seconds, count.operations
-            plan = slots(lengths, owners, depth)
+            plan = slots(lengths, owners, depth, max(length % SPAN for length in lengths) + reply)
             layout.follow(plan)
             tokens = (sum(lengths) if plan.new else 0) + len(plan.group)
             draw(policy, policy.hidden(policy.place([0] * tokens), layout)[-len(plan.group) :])
             found.append((count.seconds - seconds, count.operations - operations))
             if depth == 1:
-                grow(layout, max(lengths) % SPAN, reply)
+                grow(layout, max(length % SPAN for length in lengths), reply)
         kept = sum(slot.keys.nbytes + slot.values.nbytes for slot in [*layout._prompts, *layout._own])
     noise = drawing(rows, policy.vocabulary, device)
     (first, begun), *others = found
@@ -184,13 +184,14 @@ def grow(layout: Decode, begun: int, reply: int) -> None:
     """Take the memory that keys and values of a reply have taken at its end. Args: begun: tokens in front of it."""
     for length in range(begun, begun + reply, BLOCK):
         for layer in layout._own:
-            layer.room(layout.most, blocks(length + 1))
+            layer.room(layout.most, blocks(length + 1), layout.furthest)
     for layer in layout._own:
-        layer.room(layout.most, blocks(begun + reply))
+        layer.room(layout.most, blocks(begun + reply), layout.furthest)
 
 
-def slots(lengths: Sequence[int], owners: Sequence[int], depth: int) -> Slots:
-    """What a pass holds in which every row has as many tokens. Args: owners: the prompt of every row."""
+def slots(lengths: Sequence[int], owners: Sequence[int], depth: int, furthest: int) -> Slots:
+    """What a pass holds in which every row has as many tokens. Args: owners: the prompt of every row; furthest: as of
+    the plan of a pass."""
     missing = max(0, MIN_ROWS - len(owners))
     return Slots(
         prompts=lengths,
@@ -200,6 +201,7 @@ def slots(lengths: Sequence[int], owners: Sequence[int], depth: int) -> Slots:
         depth=[depth] * len(owners) + [0] * missing,
         copied=(),
         most=len(owners),
+        furthest=furthest,
     )
 
 
