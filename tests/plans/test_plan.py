@@ -22,7 +22,7 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.plans.count import MAPPED, Count
 from gnomon.plans.depth import Deep
-from gnomon.plans.devices import GPUS, Device, device
+from gnomon.plans.devices import GPUS, LARGE, Device, device
 from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import Lengths, supposed_lengths
 from gnomon.plans.passes import decoding, drawing, meta_policy, texts, training
@@ -75,6 +75,46 @@ def test_products_take_the_time_of_their_operations() -> None:
     with Count(slow) as count:
         torch.zeros(10, 20, device="meta") @ torch.zeros(20, 30, device="meta")
     assert count.time == pytest.approx(2 * 10 * 20 * 30 / 1e6)
+
+
+@pytest.mark.parametrize(("columns", "large"), [(LARGE // 2048, True), (LARGE // 2048 - 1, False)])
+def test_a_product_with_a_large_factor_takes_longer_on_a_cpu(columns: int, large: bool) -> None:
+    """As with the weights of a large vocabulary."""
+    cpu = replace(L4, per_operation=0.0, flops={"float32": 1e6}, bandwidth=1e15, reordering=1e9, per_large_byte=1e-6)
+
+    def seconds(device: Device) -> float:
+        left, right = (torch.zeros(shape, device="meta") for shape in ((8, 512), (512, columns)))
+        with Count(device) as count:
+            left @ right
+        return count.seconds
+
+    extra = seconds(cpu) - seconds(replace(cpu, per_large_byte=0.0))
+    assert extra == pytest.approx(LARGE * 1e-6 if large else 0.0)
+
+
+def test_products_are_counted_in_inference_mode_too() -> None:
+    """There a linear layer is one operation, and not the product that it consists of."""
+    slow, found = replace(L4, per_operation=0.0, flops={"float32": 1e6}), []
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode(), Count(slow) as count:
+            x, weight = torch.zeros(10, 20, device="meta"), torch.zeros(30, 20, device="meta")
+            torch.nn.functional.linear(x, weight)
+            x @ weight.t()
+        found.append(count.seconds)
+    assert found == [pytest.approx(2 * 2 * 10 * 20 * 30 / 1e6)] * 2
+
+
+def test_an_operation_that_picks_rows_moves_them_and_not_all() -> None:
+    device = replace(L4, per_operation=0.0, bandwidth=1.0)
+    weight, ids = torch.zeros(100_000, 64, device="meta"), torch.zeros(10, dtype=torch.int64, device="meta")
+    for pick in (
+        lambda: torch.nn.functional.embedding(ids, weight),
+        lambda: weight[ids],
+        lambda: weight.index_select(0, ids),
+    ):
+        with Count(device) as count:
+            pick()
+        assert count.seconds == 2 * 4 * 10 * 64
 
 
 def test_a_product_on_a_cpu_also_takes_the_time_of_reordering_its_factors() -> None:

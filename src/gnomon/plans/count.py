@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from gnomon.plans.devices import Device
+from gnomon.plans.devices import LARGE, Device
 
 __all__ = ["Count", "bytes_of"]
 
@@ -22,12 +22,17 @@ FUNCTIONS = ("exp", "log", "softmax", "tanh", "sigmoid", "silu", "gelu", "sin", 
 """Parts of the names of operations that compute a function of every number."""
 
 
+PICKING = ("embedding", "gather", "index", "index_select")
+"""Operations that read of their inputs as much as they return."""
+
+
 class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that counts what the operations inside it would need on a device.
 
     An operation takes the device's time per operation, and beside it the longer of two times: that of its products, and
     that of reading its inputs and writing its outputs. On a CPU a product takes the sum of three times: those of its
-    operations, of putting its factors into another order, and of its result. Memory is that of the tensors which are
+    operations, of putting its factors into another order, and of its result, and more for a factor of `LARGE` bytes.
+    Memory is that of the tensors which are
     alive. A tensor of `MAPPED` bytes or more also takes the time in which new memory is mapped.
     """
 
@@ -53,6 +58,10 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
+        with self:  # In inference mode, a linear layer and other operations made of several arrive whole.
+            out = function.decompose(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
         out = function(*args, **kwargs)
         made, taken = list(tensors(out)), {tensor.untyped_storage()._cdata for tensor in tensors((args, kwargs))}
         for tensor in made:
@@ -64,7 +73,8 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _cost(self, function: Any, args: Any, kwargs: Any, made: Sequence[Tensor], out: Any) -> float:
-        moved = bytes_of([*tensors((args, kwargs)), *made])
+        picks = function.overloadpacket.__name__ in PICKING
+        moved = 2 * bytes_of(made) if picks else bytes_of([*tensors((args, kwargs)), *made])
         found = self.device.moving(moved)
         if any(word in function._schema.name for word in FUNCTIONS):
             found += sum(tensor.numel() for tensor in made) * self.device.per_function
@@ -76,13 +86,15 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         products = work / self.device.rate(made[0].dtype)
         if self.device.reordering:
             changed = {tensor.untyped_storage()._cdata for tensor in made}  # In place, or new.
-            factors, result = 0, bytes_of(made)
+            factors, result, large = 0, bytes_of(made), 0
             for tensor in tensors((args, kwargs)):
                 if tensor.untyped_storage()._cdata in changed:
                     result += bytes_of([tensor])
-                else:
-                    factors += bytes_of([tensor])
-            return products + factors / self.device.reordering + self.device.moving(result)
+                    continue
+                factors += bytes_of([tensor])
+                large += bytes_of([tensor]) if bytes_of([tensor]) >= LARGE else 0
+            found = products + factors / self.device.reordering + self.device.moving(result)
+            return found + large * self.device.per_large_byte
         return max(found, products)
 
     def _hold(self, tensor: Tensor) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnomon.errors import ConfigError
 
-__all__ = ["GPUS", "Device", "device"]
+__all__ = ["GPUS", "LARGE", "Device", "device"]
 
 GIB = 2**30
 REACHED_FLOPS, REACHED_BANDWIDTH = 0.6, 0.85
@@ -51,6 +51,9 @@ class Device:
     reordering: float = 0.0
     """Bytes per second in which a matrix product reads its factors and puts them into the order that it computes in; 0
     where it does so while it computes. Decoding a few rows takes hardly any other time."""
+    per_large_byte: float = 0.0
+    """Seconds by which a product takes longer for each byte of a factor of `LARGE` bytes or more, such as the weights
+    of a large vocabulary; 0 where that time is that of its operations or of its bytes."""
     per_mapped_byte: float = 0.0
     """Seconds per byte of memory that the operating system has to map before its first use; 0 on a GPU, where PyTorch
     keeps what it has freed."""
@@ -146,6 +149,7 @@ def this_cpu(program: float, dtypes: Iterable[str]) -> Device:
         bandwidth=sum_rate(NUMBERS[-2]),
         traffic=tuple((12.0 * count, sum_rate(count)) for count in NUMBERS),
         reordering=reordering_rate(flops["float32"]),
+        per_large_byte=large_seconds(),
         per_mapped_byte=mapping_seconds(),
         per_function=function_seconds(),
         per_operation=0.0,
@@ -195,6 +199,18 @@ def reordering_rate(flops: float) -> float:
     rows = 16
     seconds = product_seconds(rows, torch.float32) - 2 * rows * SIZE * SIZE / flops
     return 4 * (SIZE * SIZE + 2 * rows * SIZE) / max(seconds, 1e-9)
+
+
+LARGE = 2**27
+"""Bytes of weights that hardly any cache holds."""
+
+
+def large_seconds() -> float:
+    """Seconds of a byte of large weights in a product of few rows, more than those of a byte of a layer's."""
+    rows = 16
+    left, weights = torch.ones(rows, SIZE), torch.ones(LARGE // (4 * SIZE), SIZE)
+    seconds = fastest(lambda: left @ weights.t()) / weights.nbytes
+    return max(0.0, seconds - product_seconds(rows, torch.float32) / (4 * SIZE**2))
 
 
 NUMBERS = (2**14, 2**18, 2**20, 2**22, 2**24)
