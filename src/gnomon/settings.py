@@ -181,8 +181,8 @@ class PolicySettings(TypedDict, total=False):
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
     attention: Literal["auto", "exact", "flex"]
     """Attention of training passes. `exact` computes the same bits as decoding, on every device. `flex` is torch's
-    flex_attention, for CUDA devices: its memory grows with the tokens of a row, not with their square. `auto` is
-    `exact`."""
+    flex_attention, for CUDA devices, and is many times faster there with long rows. `auto` is `flex` on a CUDA device
+    that can compute it, and else `exact`."""
     activation_checkpointing: bool
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""
