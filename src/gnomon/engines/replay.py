@@ -95,8 +95,8 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         selects = name in ("index", "index_put", "index_put_") and any(
             each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1]
         )
-        given = [each for each in (*args, found) if isinstance(each, Tensor)]
-        apart = name in ("copy_", "_to_copy") and len({each.device for each in given}) > 1
+        places = {each.device for each in (*args, found) if isinstance(each, Tensor)}
+        apart = name in ("copy_", "_to_copy") and len(places) > 1
         if name in ("lift_fresh", "detach_"):  # What is seen of torch.tensor, which copies numbers of Python.
             apart = found.device.type != "cpu"
         foreign = function.namespace not in KNOWN
