@@ -12,7 +12,7 @@ import torch
 from gnomon.config import RunConfig
 from gnomon.config.tinker import TINKER
 from gnomon.errors import ConfigError
-from gnomon.launch.makers.engine import apart, coarser, engine_dtype
+from gnomon.launch.makers.engine import apart, engine_dtype, numbers_differ
 from gnomon.launch.makers.objective import full_kl, make_objective
 from gnomon.launch.makers.policy import make_adapter, make_precision
 from gnomon.models.backends import fits_flex
@@ -350,5 +350,5 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
 def engine_bytes(config: RunConfig, learner: Policy, sampler: Policy) -> float:
     """Of the weights that an engine holds alone."""
     beside = config.ranks or config.learner.startswith("http")
-    shared = learner.adapter and config.engine.type == "embedded" and not coarser(config) and not beside
+    shared = learner.adapter and config.engine.type == "embedded" and not numbers_differ(config) and not beside
     return bytes_of((sampler.state() if shared else dict(sampler.model.named_parameters())).values())

@@ -81,7 +81,7 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
 def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
     """A policy with the frozen weights of a learner that has the model and the adapter of the settings; else None."""
     adapter = make_adapter(config, blank=False)
-    if adapter is None or coarser(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
+    if adapter is None or numbers_differ(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
         return None
     policy, folder, blank = learner.policy, model_folder(config.policy.path), replace(adapter, blank=True)
     wanted = (folder, make_precision(config), make_device(config.policy.device).type, blank)
@@ -95,18 +95,15 @@ def engine_dtype(config: RunConfig) -> str:
 
 def apart(config: RunConfig) -> bool:
     """Whether the settings have an engine compute otherwise than the learner does."""
-    return coarser(config) or attention_of(config) == "flex"
+    return numbers_differ(config) or attention_of(config) == "flex"
 
 
-def coarser(config: RunConfig) -> bool:
-    """Whether an engine has other numbers than the learner, or another device."""
+def numbers_differ(config: RunConfig) -> bool:
+    """Whether an engine has another dtype than the learner, rounded weights, or another device."""
     engine, learner = config.engine, config.policy
-    devices = (learner.device if engine.device == "policy" else engine.device, learner.device)
-    return (
-        engine_dtype(config) != learner.dtype
-        or engine.round_weights != "no"
-        or len({make_device(name) for name in devices}) > 1
-    )
+    if engine_dtype(config) != learner.dtype or engine.round_weights != "no":
+        return True
+    return engine.device != "policy" and make_device(engine.device, "engine.device") != make_device(learner.device)
 
 
 def make_vllm(config: RunConfig) -> VLLM:
