@@ -16,7 +16,7 @@ from gnomon.api import configure
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.makers import make_objective
-from gnomon.launch.makers.engine import apart
+from gnomon.launch.makers.engine import apart, probe_bound
 from gnomon.launch.makers.learner import make_learner
 from gnomon.launch.makers.policy import attention_of, make_whole
 from gnomon.launch.makers.served import of_learner
@@ -75,6 +75,36 @@ def test_auto_is_flex_on_a_gpu_that_can_compute_it(
         body = opening(chosen, envs.CharCount())["config"]["policy"]
         assert body.get("attention", "exact") == attention_of(chosen)
         assert attention_of(configured(path=str(path), attention="exact")) == "exact"
+
+
+@pytest.mark.parametrize(("dtype", "attention", "bound"), [
+    ("float32", "auto", 1e-3), ("bfloat16", "auto", 0.5), ("float16", "flex", 0.5), ("bfloat16", "exact", 1e-3),
+])  # fmt: skip
+def test_a_probe_of_another_attention_is_coarser_in_16_bits_alone(
+    dtype: str, attention: str, bound: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float32 two attentions differ by so little that an old layer is still seen."""
+    monkeypatch.setattr("gnomon.launch.makers.policy.make_device", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr("gnomon.launch.makers.policy.compiles", lambda: True)
+    assert probe_bound(configured(dtype=dtype, attention=attention)) == bound
+
+
+def test_a_resumed_run_keeps_the_attention_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever `auto` is on the machine that resumes it."""
+    settings = {"steps": 1, "prompts": 2, "group": 2, "eval": {"tasks": 2}, "quiet": True, "policy": {"device": "cpu"}}
+    with gnomon.train("char_count", run=tmp_path / "run", **settings) as run:
+        fingerprint = run.fingerprint
+    seen: list[str] = []
+    real = attention_of
+
+    def asked(config: RunConfig) -> str:
+        seen.append(config.policy.attention)
+        return "flex" if config.policy.attention == "auto" else real(config)
+
+    monkeypatch.setattr("gnomon.launch.manifest.attention_of", asked)
+    with gnomon.resume(tmp_path / "run", quiet=True) as run:
+        assert run.fingerprint == fingerprint
+    assert set(seen) <= {"exact"}
 
 
 def test_flex_on_a_cpu_is_refused_with_the_one_that_works() -> None:

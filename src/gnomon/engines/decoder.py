@@ -47,7 +47,7 @@ class Decoder:
         self.rows: dict[int, Row] = {}
         """By the number that `admit` gave."""
         self._branches, self._layout = Branches(), policy.decode()
-        self._replay = Replay(policy, self._layout, captured) if policy.device.type == "cuda" else None
+        self._replay = Replay(policy, self._layout, captured) if on_current_device(policy) else None
         self._admitted, self._endings = 0, Endings(policy.tokenizer)
 
     def admit(self, request: Request, version: int = 0) -> int:
@@ -109,6 +109,11 @@ class Decoder:
             changes=tuple(row.changes),
             entropies=tuple(row.entropies) if row.request.sampling.entropy else (),
         )
+
+
+def on_current_device(policy: Policy) -> bool:
+    """Whether passes of the policy can be captured: on the CUDA device that this thread uses."""
+    return policy.device.type == "cuda" and policy.device.index in (None, torch.cuda.current_device())
 
 
 def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> list[tuple[int, float, float]]:

@@ -89,4 +89,9 @@ def by_kernel() -> Callable[[Tensor, Tensor, int], Tensor]:
         return philox.uniform
     from gnomon.engines import philox_kernel
 
+    key, start = (torch.zeros(shape, dtype=torch.int64, device="cuda") for shape in ((1, 2), (1,)))
+    try:
+        philox_kernel.uniform(key, start, 1)
+    except Exception:  # Whatever the compiler or the driver lacks, other operations make the same numbers.
+        return philox.uniform
     return philox_kernel.uniform

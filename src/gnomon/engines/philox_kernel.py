@@ -37,5 +37,6 @@ def fill(keys, starts, out, count, BLOCK: tl.constexpr):  # type: ignore[no-unty
 def uniform(key: Tensor, start: Tensor, count: int) -> Tensor:
     """[B, count], as `philox.uniform` in every bit."""
     out = torch.empty(len(key), count, dtype=torch.float64, device=key.device)
-    fill[(triton.cdiv(count, BLOCK), len(key))](key, start, out, count, BLOCK=BLOCK)
+    with torch.cuda.device_of(key):  # type: ignore[no-untyped-call]
+        fill[(triton.cdiv(count, BLOCK), len(key))](key, start, out, count, BLOCK=BLOCK)
     return out

@@ -17,8 +17,21 @@ from gnomon.models.policy import Policy
 __all__ = ["Replay", "Watched", "captured"]
 
 Pass = Callable[[], Tensor]
-WAITING = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal"})
-"""Operations of torch that wait for a value of the device."""
+WAITING = frozenset(
+    {
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "_unique2",
+        "unique_dim",
+        "unique_consecutive",
+        "equal",
+        "bincount",
+    }
+    | {"repeat_interleave", "_grouped_mm"}
+)
+"""Operations of torch that wait for a value of the device. The product of experts (`_grouped_mm`) does so inside, in
+dtypes for which the device has no kernel."""
 KNOWN = ("aten", "prim", "prims")
 """Namespaces of torch's own operations; nobody knows what those of others wait for."""
 
@@ -45,7 +58,9 @@ class Replay:
     def hidden(self, ids: Tensor) -> Tensor:
         """Last hidden states [T, size] of the tokens of a pass that the layout follows."""
         shape = None if self._possible is False else self._layout.shape
-        if shape is None or shape != self._shape:
+        if shape is None:  # Later passes may have the shape of the captured one again.
+            return self._policy.hidden(ids, self._layout)
+        if shape != self._shape:
             self._shape, self._run = shape, None
             return self._policy.hidden(ids, self._layout)
         values = [ids, *self._layout.moving]

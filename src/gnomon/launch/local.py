@@ -337,6 +337,8 @@ def resume(
     places = {name: f"the command line: --{name} {value}" for name, value in elsewhere.items()}
     sources = [recorded(folder / RECIPE), Source(elsewhere, places)]
     config, _ = resolve(sources, [check_env_config] if env is None else [])
+    began = reader.genesis["config"]["policy"].get("attention", "exact")  # `auto` may be another one on this machine.
+    config = config.model_copy(update={"policy": config.policy.model_copy(update={"attention": began})})
     require_passed(config, passed, folder)
     if env is None:
         env = make_env(config.env)

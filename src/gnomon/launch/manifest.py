@@ -72,7 +72,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["workers"]["count"], body["launch"]
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
-    body["policy"]["attention"] = attention_of(config)
+    own = not config.learner.startswith(("object:", TINKER))
+    body["policy"]["attention"] = attention_of(config) if own else config.policy.attention.replace("auto", "exact")
     if body["policy"]["attention"] == "exact":
         del body["policy"]["attention"]
     if not config.rollout.order_seed:

@@ -143,8 +143,11 @@ def probing(policy: Policy, device: Device) -> Cost:
 
 
 @torch.inference_mode()
-def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:
-    """Sampling a reply to every prompt `group` times, by the embedded engine, at most `ROWS` rows at a time."""
+def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device, most: int = 0) -> Cost:
+    """Sampling a reply to every prompt `group` times, by the embedded engine, at most `ROWS` rows at a time.
+
+    Args: most: tokens that a reply may have, if more than `reply`.
+    """
     rows = min(ROWS, len(prompts) * group)
     share = len(prompts) * group / rows
     lengths = [max(1, length - 1) for length in prompts[: max(1, rows // group)]]
@@ -154,7 +157,7 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
         layout = policy.decode()
         for depth in (0, 1, reply - 1):
             seconds, operations = count.seconds, count.operations
-            plan = slots(lengths, owners, depth, max(length % SPAN for length in lengths) + reply)
+            plan = slots(lengths, owners, depth, max(length % SPAN for length in lengths) + max(reply, most))
             layout.follow(plan)
             tokens = (sum(lengths) if plan.new else 0) + len(plan.group)
             draw(policy, policy.hidden(policy.place([0] * tokens), layout)[-len(plan.group) :])

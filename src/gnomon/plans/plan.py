@@ -326,7 +326,7 @@ def sampled(config: RunConfig, model: Deep, prompts: Sequence[int], group: int, 
     if config.engine.type == "vllm":
         found = by_vllm(config, model.whole, some, group, reply, device)
     else:
-        found = model.cost(lambda policy: decoding(policy, some, group, reply, device))
+        found = model.cost(lambda policy: decoding(policy, some, group, reply, device, config.rollout.max_tokens))
     return replace(found, seconds=times * found.seconds)
 
 

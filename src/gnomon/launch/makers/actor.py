@@ -10,6 +10,7 @@ from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
+from gnomon.launch.makers.engine import probe_bound
 from gnomon.launch.makers.policy import make_device, make_policy, make_precision
 from gnomon.launch.teacher import require_same_tokens
 from gnomon.learners.base import Learner
@@ -167,7 +168,7 @@ def make_opponent(config: RunConfig, past: Past | None) -> Embedded:
     """An engine that is never trained. Raises: ConfigError E180."""
     precision = make_precision(config).alone
     if past is not None:
-        return Embedded(make_policy(config, precision))
+        return Embedded(make_policy(config, precision), bound=probe_bound(config))
     folder = model_folder(config.players.opponent)
     require_same_tokens(model_folder(config.policy.path), folder, "its opponent", "a game is stored as tokens")
     return Embedded(Policy.load(folder, precision, make_device(config.policy.device)))

@@ -68,7 +68,7 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
 
     Beside a learner in this process that trains an adapter, the frozen weights are in memory once.
     """
-    bound = COARSE if apart(config) else LOADED[torch.float32]
+    bound = probe_bound(config)
     if policy := beside(config, learner):
         return Embedded(policy, bound=bound)
     engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
@@ -87,6 +87,13 @@ def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
     wanted = (folder, make_precision(config), make_device(config.policy.device).type, blank)
     has = (policy.folder, policy.precision, policy.device.type, learner.policy.adapter.adapter)
     return policy.twin(adapter) if has == wanted else None
+
+
+def probe_bound(config: RunConfig) -> float:
+    """Largest difference of a probe between the learner and an engine of Gnomon's own. Two attentions differ by as much
+    as the dtype rounds; in float32 by so little that an old layer is still seen."""
+    coarse = config.policy.dtype != "float32" and attention_of(config) == "flex"
+    return COARSE if coarse or numbers_differ(config) else LOADED[torch.float32]
 
 
 def engine_dtype(config: RunConfig) -> str:
@@ -121,7 +128,7 @@ def make_vllm(config: RunConfig) -> VLLM:
         (engine.python, str(WORKER)),
         arguments=arguments,
         adapter=make_adapter(config, blank=False),
-        bound=COARSE if apart(config) else LOADED.get(getattr(torch, config.policy.dtype), COARSE),
+        bound=COARSE if numbers_differ(config) else LOADED.get(getattr(torch, config.policy.dtype), COARSE),
         patience=engine.seconds,
         restarts=engine.restarts,
         threads=config.threads,
@@ -173,7 +180,7 @@ def measured(
             engine.tier = tier_of(mismatch, config)
     bound = (
         COARSE
-        if apart(config) or isinstance(engine, TinkerEngine)
+        if numbers_differ(config) or isinstance(engine, TinkerEngine)
         else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
     )
     if not mismatch <= bound:
