@@ -1,4 +1,4 @@
-"""The numbers of `philox.uniform` by a Triton kernel: on a CUDA device one pass in the place of some hundred."""
+"""The numbers of `philox.uniform` by one Triton kernel on a CUDA device, instead of about a hundred operations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fill(keys, starts, out, count, BLOCK: tl.constexpr):  # type: ignore[no-unty
 
 
 def uniform(key: Tensor, start: Tensor, count: int) -> Tensor:
-    """[B, count], as `philox.uniform` in every bit."""
+    """[B, count] uniform numbers, equal to those of `philox.uniform` in every bit."""
     out = torch.empty(len(key), count, dtype=torch.float64, device=key.device)
     with torch.cuda.device_of(key):  # type: ignore[no-untyped-call]
         fill[(triton.cdiv(count, BLOCK), len(key))](key, start, out, count, BLOCK=BLOCK)

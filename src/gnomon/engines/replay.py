@@ -1,4 +1,4 @@
-"""Passes of decoding as a CUDA graph: the device repeats one without Python, which takes longer than the kernels."""
+"""Decoding passes as CUDA graphs: starting the kernels from Python takes longer than running them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAITING = frozenset(
 """Operations of torch that wait for a value of the device. The product of experts (`_grouped_mm`) does so inside, in
 dtypes for which the device has no kernel."""
 KNOWN = ("aten", "prim", "prims")
-"""Namespaces of torch's own operations; nobody knows what those of others wait for."""
+"""Namespaces of torch's own operations. Those of other namespaces may wait for a value."""
 
 
 class Replay:
@@ -51,7 +51,7 @@ class Replay:
         """The tensors that the captured pass reads."""
         self._run: Pass | None = None
         self._possible: bool | None = None
-        """Whether passes of the model can be captured; None until one was looked at."""
+        """Whether passes of the model can be captured; None until a pass was inspected."""
         self.count = 0
         """Passes that were replayed."""
 

@@ -32,7 +32,8 @@ def make_policy(
 
 
 def attention_of(config: RunConfig) -> str:
-    """`exact` or `flex`. `policy.attention=auto` is `flex` on a CUDA device that can compute it for all models."""
+    """The attention of training passes, `exact` or `flex`. `auto` is `flex` on a CUDA device where Triton can compile
+    and the heads of the policy and its reference are wide enough, and else `exact`."""
     if config.policy.attention != "auto":
         return config.policy.attention
     if make_device(config.policy.device).type != "cuda" or not compiles():
