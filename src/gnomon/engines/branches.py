@@ -60,6 +60,7 @@ class Branches:
         """Row slots to copy before the next pass: from where, by where to."""
         self._moved: list[tuple[int, int]] = []
         self._furthest = 0
+        """As of `Plan`."""
 
     def __iter__(self) -> Iterator[Branch]:
         return (branch for branch in self.branches.items if branch is not None)

@@ -17,21 +17,12 @@ from gnomon.models.policy import Policy
 __all__ = ["Replay", "Watched", "captured"]
 
 Pass = Callable[[], Tensor]
-WAITING = frozenset(
-    {
-        "_local_scalar_dense",
-        "nonzero",
-        "masked_select",
-        "_unique2",
-        "unique_dim",
-        "unique_consecutive",
-        "equal",
-        "bincount",
-    }
-    | {"repeat_interleave", "_grouped_mm"}
-)
-"""Operations of torch that wait for a value of the device. The product of experts (`_grouped_mm`) does so inside, in
-dtypes for which the device has no kernel."""
+WAITING = (
+    "_grouped_mm", "_local_scalar_dense", "_unique2", "bincount", "equal", "masked_select", "nonzero",
+    "repeat_interleave", "unique_consecutive", "unique_dim",
+)  # fmt: skip
+"""Operations of torch that wait for a value of the device. `_grouped_mm`, the matrix product of a mixture of experts,
+waits in dtypes for which the device has no kernel."""
 KNOWN = ("aten", "prim", "prims")
 """Namespaces of torch's own operations. Those of other namespaces may wait for a value."""
 

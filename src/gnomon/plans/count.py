@@ -20,8 +20,6 @@ MAPPED = 2**22
 """Smaller tensors are assumed to use memory that the allocator has kept."""
 FUNCTIONS = ("exp", "log", "softmax", "tanh", "sigmoid", "silu", "gelu", "sin", "cos", "pow", "erf")
 """Parts of the names of operations that compute a function of every number."""
-
-
 PICKING = ("embedding", "gather", "index", "index_select")
 """Operations that read of their inputs as much as they return."""
 
@@ -32,8 +30,8 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
     An operation takes the device's time per operation, and beside it the longer of two times: that of its products, and
     that of reading its inputs and writing its outputs. On a CPU a product takes the sum of three times: those of its
     operations, of putting its factors into another order, and of its result, and more for a factor of `LARGE` bytes.
-    Memory is that of the tensors which are
-    alive. A tensor of `MAPPED` bytes or more also takes the time in which new memory is mapped.
+    Memory is that of the tensors which are alive. A tensor of `MAPPED` bytes or more also takes the time in which new
+    memory is mapped.
     """
 
     def __init__(self, device: Device) -> None:

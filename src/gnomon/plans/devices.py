@@ -20,16 +20,16 @@ __all__ = ["GPUS", "LARGE", "Device", "device"]
 GIB = 2**30
 REACHED_FLOPS, REACHED_BANDWIDTH = 0.6, 0.85
 """Shares of a data sheet's figures that a plan counts on. An H200 reached .86 in a large product and .89 in a sum of
-large tensors; passes of a model of Qwen3-0.6B's shape took the time that these shares give."""
+large tensors. These shares were fitted to passes of a model of Qwen3-0.6B's shape."""
 PER_OPERATION = 1.4e-5
-"""Seconds in which a model's code and PyTorch start an operation on a GPU. Measured in passes of that model beside an
-H200; an addition alone took 7 µs."""
+"""Seconds in which a model's code and PyTorch start an operation on a GPU, fitted to the same passes; an addition alone
+took 7 µs."""
 PER_REPLAYED = 1.2e-6
-"""The same in a pass of decoding that is replayed as a CUDA graph."""
+"""The same in a pass of decoding that is replayed as a CUDA graph; fitted."""
 CONTEXT = 0.5 * GIB
 """Memory of a GPU that CUDA and its libraries take; measured on an H200."""
 PER_TOKEN = 5e-6
-"""Seconds of the engine's own work for one sampled token, beside an H200."""
+"""Seconds of the engine's own work for one sampled token; fitted to sampling on an H200."""
 NOISE_BYTES = 265
 """Memory traffic of a GPU in which one number of the noise is made and read; measured on an H200."""
 
