@@ -18,7 +18,7 @@ from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.makers import make_objective
 from gnomon.launch.makers.engine import apart, probe_bound
 from gnomon.launch.makers.learner import make_learner
-from gnomon.launch.makers.policy import attention_of, make_whole
+from gnomon.launch.makers.policy import attention_of, make_whole, with_attention
 from gnomon.launch.makers.served import of_learner
 from gnomon.launch.manifest import opening
 from gnomon.models.backends import SMALLEST, head_size
@@ -47,7 +47,21 @@ def test_the_exact_attention_changes_no_record(attention: str) -> None:
     config, env = configured(attention=attention, device="cpu"), envs.CharCount()
     assert make_whole(config) is Packed and not apart(config)
     assert "attention" not in opening(config, env)["config"]["policy"]
-    assert "attention" not in of_learner(config)["policy"]
+    assert of_learner(config)["policy"]["attention"] == "exact"
+
+
+@pytest.mark.parametrize("learner", ["local", "ray", "http://127.0.0.1:1", "tinker", "object:x"])
+@pytest.mark.parametrize("attention", ["auto", "exact", "flex"])
+def test_processes_elsewhere_get_the_attention_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, learner: str, attention: str
+) -> None:
+    """`auto` on a machine with another device could be another one there."""
+    config = configured(attention=attention).model_copy(update={"learner": learner})
+    monkeypatch.setattr("gnomon.launch.makers.policy.make_device", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr("gnomon.launch.makers.policy.compiles", lambda: True)
+    monkeypatch.setattr("gnomon.launch.makers.policy.fits_flex", lambda _: True)
+    here = "auto" if learner in ("tinker", "object:x") else "flex"
+    assert with_attention(config).policy.attention == (here if attention == "auto" else attention)
 
 
 def test_flex_is_a_part_of_the_records_and_of_the_measured_tier() -> None:

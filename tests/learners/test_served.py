@@ -121,6 +121,9 @@ def test_who_may_use_a_server_and_with_which_settings(monkeypatch):
             ConfigError, match=r"(?s)E048.*objective.type is .*optim.max_grad_norm is 1.0 on the server"
         ):
             make_served(other)
+        flex = config_of([*words, f"learner={server.url}", "policy.attention=flex"])
+        with pytest.raises(ConfigError, match=r'(?s)attention is "exact" on.*fix: policy.attention=exact in the run'):
+            make_served(flex)
         make_served(config_of([*words, f"learner={server.url}", "rollout.group=4", "optim.lr=1e-4"]))
         first = make_served(config)
         second = make_served(config)
@@ -237,7 +240,7 @@ def test_what_client_and_server_share_is_what_decides_the_learner():
     assert of_learner(config_of(["env=char_count", "rollout.group=5", "optim.lr=0.01", "eval.every=3"])) == plain
     for word in (
         "seed=1", "threads=2", "policy.dtype=bfloat16", "policy.lora.rank=1", "objective=grpo", "ranks=2",
-        "objective.clip_low=0.3", "regularize.kl=0.1", "regularize.entropy=0.1", "optim.weight_decay=0.1",
+        "policy.attention=flex", "objective.clip_low=0.3", "regularize.kl=0.1", "regularize.entropy=0.1", "optim.weight_decay=0.1",
         "optim.max_grad_norm=2", "optim.micro_batch=10", "critic.lr=0.01",
     ):  # fmt: skip
         words = ["env=char_count", *(["objective=grpo"] if word.startswith("objective.") else []), word]

@@ -20,13 +20,13 @@ from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
-from gnomon.plans.count import MAPPED, Count
+from gnomon.plans.count import MAPPED, RETURNED, Count
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GPUS, LARGE, Device, device
 from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import Lengths, supposed_lengths
-from gnomon.plans.passes import decoding, drawing, meta_policy, texts, training
-from gnomon.plans.places import engines
+from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, training
+from gnomon.plans.places import engines, freed
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import plan_text
 from gnomon.types import Request, Sampling
@@ -68,6 +68,23 @@ def test_bytes_of_tensors_that_are_alive_together_are_counted() -> None:
         assert count.peak == 8000
     assert c.shape == (1000,)
     assert count.operations == 4
+
+
+def test_memory_of_small_tensors_is_kept_and_that_of_large_ones_returned() -> None:
+    """Small tensors first, then a large one: the peak of what lives is that of the large one, but the C library still
+    has the pages of the small ones."""
+    cpu = replace(L4, name="cpu")
+    with Count(cpu) as count:
+        some = [torch.zeros(RETURNED // 4, device="meta") for _ in range(3)]
+        del some
+        large = torch.zeros(RETURNED, device="meta")
+    assert (count.small, count.large, count.peak) == (3 * RETURNED, 4 * RETURNED, 4 * RETURNED)
+    del large
+    alone = Cost.most(0.0, [count])
+    assert freed(cpu, alone.peak, alone) == 3 * RETURNED
+    assert freed(L4, alone.peak, alone) == 0
+    other = replace(alone, small=5 * RETURNED, large=0, peak=5 * RETURNED)
+    assert freed(cpu, other.peak, other, alone) == 4 * RETURNED
 
 
 def test_products_take_the_time_of_their_operations() -> None:

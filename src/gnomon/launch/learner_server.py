@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from asyncio import get_running_loop
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from secrets import compare_digest, token_urlsafe
 from typing import Any
@@ -130,7 +130,7 @@ class LearnerServer:
                 "the run and the learner's server have different settings",
                 where="learner",
                 why="; ".join(other),
-                fix="start both with the same recipe and the same policy",
+                fix=same(other, self.settings),
             )
         self._drop()
         config = self.config.model_copy(update={"learner": "local"})
@@ -142,6 +142,13 @@ class LearnerServer:
         if isinstance(self._learner, Closing):
             self._learner.close()
         self._learner = None
+
+
+def same(other: Sequence[str], ours: Mapping[str, Any]) -> str:
+    """What makes the settings equal. Devices decide the attention, so two equal recipes can have different ones."""
+    if len(other) == 1 and other[0].startswith("policy.attention "):
+        return f"policy.attention={ours['policy']['attention']} in the run"
+    return "start both with the same recipe and the same policy"
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

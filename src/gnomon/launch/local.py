@@ -45,6 +45,7 @@ from gnomon.launch.makers import (
     measured,
 )
 from gnomon.launch.makers.held_out import close_sets, make_sets
+from gnomon.launch.makers.policy import with_attention
 from gnomon.launch.makers.served import make_served
 from gnomon.launch.makers.tinker import make_tinker_learner
 from gnomon.launch.manifest import changes, manifest, opening
@@ -127,6 +128,7 @@ class Parts:
 def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen, passed: Passed = NOTHING) -> Parts:
     """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
     torch.set_num_threads(config.threads)
+    config = with_attention(config)
     env = make_env(config.env) if env is None else env
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))

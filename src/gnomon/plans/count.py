@@ -14,10 +14,12 @@ from torch.utils.flop_counter import flop_registry
 
 from gnomon.plans.devices import LARGE, Device
 
-__all__ = ["Count", "bytes_of"]
+__all__ = ["RETURNED", "Count", "bytes_of"]
 
 MAPPED = 2**22
-"""Smaller tensors are assumed to use memory that the allocator has kept."""
+"""Smaller tensors are assumed to use memory that the C library has kept."""
+RETURNED = 2**25
+"""glibc returns the memory of larger tensors to the system when they are freed. It keeps that of smaller ones."""
 FUNCTIONS = ("exp", "log", "softmax", "tanh", "sigmoid", "silu", "gelu", "sin", "cos", "pow", "erf")
 """Parts of the names of operations that compute a function of every number."""
 PICKING = ("embedding", "gather", "index", "index_select")
@@ -44,7 +46,11 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Floating-point operations of products; a multiplication with its addition is two."""
         self.peak = 0
         """Most bytes of tensors made inside that were alive together."""
-        self._live = 0
+        self.small = 0
+        """The same of tensors of at most `RETURNED` bytes alone."""
+        self.large = 0
+        """The same of the others."""
+        self._live = [0, 0]
         self._held: set[int] = set()
 
     @property
@@ -100,15 +106,17 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, size = storage._cdata, storage.nbytes()
         if name not in self._held:
             self._held.add(name)
-            self._live += size
-            self.peak = max(self.peak, self._live)
+            self._live[size > RETURNED] += size
+            small, large = self._live
+            self.small, self.large = max(self.small, small), max(self.large, large)
+            self.peak = max(self.peak, small + large)
             if size >= MAPPED:
                 self.seconds += size * self.device.per_mapped_byte
             weakref.finalize(storage, self._free, name, size)
 
     def _free(self, name: int, size: int) -> None:
         self._held.discard(name)
-        self._live -= size
+        self._live[size > RETURNED] -= size
 
 
 def operations_of(function: Any) -> Callable[..., int] | None:

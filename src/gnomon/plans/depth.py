@@ -38,4 +38,6 @@ class Deep:
             peak=at(few.peak, more.peak),
             kept=at(few.kept, more.kept),
             head=at(few.head, more.head),
+            small=at(few.small, more.small),
+            large=at(few.large, more.large),
         )

@@ -26,7 +26,7 @@ from gnomon.models.precision import Precision
 from gnomon.models.projection import logp_of, most_scores
 from gnomon.models.scoring import text_pass
 from gnomon.models.weights import PROBE
-from gnomon.plans.count import Count
+from gnomon.plans.count import RETURNED, Count
 from gnomon.plans.devices import Device
 
 __all__ = ["Cost", "decoding", "drawing", "meta_policy", "probing", "scoring", "texts", "training"]
@@ -46,6 +46,20 @@ class Cost:
     """Bytes of keys and values, a part of `peak`."""
     head: float = 0.0
     """Bytes of scores over the vocabulary and of the noise, a part of `peak`."""
+    small: float = 0.0
+    """Most bytes at once of tensors of at most `RETURNED` bytes."""
+    large: float = 0.0
+    """Most bytes at once of larger tensors."""
+
+    @staticmethod
+    def most(seconds: float, counts: Sequence[Count]) -> Cost:
+        """Of work that is done piece by piece."""
+        return Cost(
+            seconds=seconds,
+            peak=max(count.peak for count in counts),
+            small=max(count.small for count in counts),
+            large=max(count.large for count in counts),
+        )
 
 
 def meta_policy(
@@ -109,7 +123,7 @@ def training(
     policy.most_scores = most_scores(device.name)
     for parameter in policy.masters.parameters.values():
         parameter.grad = torch.zeros_like(parameter)
-    seconds, peak = 0.0, 0
+    seconds, counts = 0.0, []
     for some, times in micro_batches(sequences, micro_batch):
         work = text_pass(policy, some)
         with Count(device) as count:
@@ -119,22 +133,24 @@ def training(
                 gain = gain + (torch.zeros_like(found.logp) * found.entropy).sum()
             del found
             (-gain).backward()
-        seconds, peak = seconds + times * count.time, max(peak, count.peak)
+        seconds += times * count.time
+        counts.append(count)
         del gain
-    return Cost(seconds=seconds, peak=peak)
+    return Cost.most(seconds, counts)
 
 
 @torch.inference_mode()
 def scoring(policy: Policy, sequences: Sequence[Text], device: Device, *, micro_batch: int = TOKENS) -> Cost:
     """A forward pass of all sequences."""
     policy.most_scores = most_scores(device.name)
-    seconds, peak = 0.0, 0
+    seconds, counts = 0.0, []
     for some, times in micro_batches(sequences, micro_batch):
         work = text_pass(policy, some)
         with Count(device) as count:
             policy(work)
-        seconds, peak = seconds + times * count.time, max(peak, count.peak)
-    return Cost(seconds=seconds, peak=peak)
+        seconds += times * count.time
+        counts.append(count)
+    return Cost.most(seconds, counts)
 
 
 def probing(policy: Policy, device: Device) -> Cost:
@@ -173,14 +189,24 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
         seconds += 2 * (reply // BLOCK + 1) * operations * device.per_operation
     seconds += reply * (noise.seconds + rows * device.per_token)
     head = noise.peak + 4 * rows * policy.vocabulary * 4
-    return Cost(seconds=share * seconds, peak=count.peak + noise.peak, kept=kept, head=head)
+    return Cost(
+        seconds=share * seconds,
+        peak=count.peak + noise.peak,
+        kept=kept,
+        head=head,
+        small=count.small + noise.small,
+        large=count.large + noise.large,
+    )
 
 
 @torch.inference_mode()
 def drawing(rows: int, vocabulary: int, device: Device) -> Cost:
     """The noise of one token of every row, which is made for a few rows at a time."""
     some = min(rows, rows_at_once(vocabulary, torch.device("cpu" if device.name == "cpu" else "cuda")))
-    return Cost(seconds=rows * vocabulary * device.per_noise, peak=NOISE_COPIES * some * vocabulary * 8)
+    array = some * vocabulary * 8
+    peak = NOISE_COPIES * array
+    small = peak if array <= RETURNED else 0
+    return Cost(seconds=rows * vocabulary * device.per_noise, peak=peak, small=small, large=peak - small)
 
 
 def grow(layout: Decode, begun: int, reply: int) -> None:

@@ -12,6 +12,10 @@ from gnomon.plans.passes import Cost
 __all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "samplers"]
 
 
+FREED = "freed but kept"
+"""The part of the memory that the C library keeps for later tensors."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """Bytes by part, at the moment of a step that needs most."""
@@ -71,11 +75,11 @@ def placed(
     ranks, cpu = config.ranks, device.name == "cpu"
     processes = ranks if ranks and cpu else 1
     state = {name: processes * size for name, size in state.items()}
-    train = replace(train, peak=processes * train.peak)
+    train = replace(train, peak=processes * train.peak, small=processes * train.small, large=processes * train.large)
     program = {"program": device.program}
-    alone = {**program, **state, "activations": train.peak}
+    alone = {**program, **state, "activations": train.peak, FREED: freed(device, train.peak, train)}
     kept = {"weights of open steps": versions}
-    sampled = {**program, **engine, **decode}
+    sampled = {**program, **engine, **decode, FREED: freed(device, sampling.peak, sampling)}
     if samplers(config):
         if config.learner == "ray" or config.learner.startswith("http"):
             return Places(phase="sampling", run={**program, **kept}, beside=alone, sampler=sampled)
@@ -84,9 +88,24 @@ def placed(
         return Places(phase="training", run={**alone, **kept}, beside=others, sampler=sampled)
     if config.learner.startswith("http"):
         return Places(phase="sampling", run={**sampled, **kept}, beside=alone)
-    phase, more = busiest(decode, train, together=config.rollout.lag > 0 or bool(ranks and not cpu))
+    together = config.rollout.lag > 0 or bool(ranks and not cpu)
+    phase, more = busiest(decode, train, together=together)
+    if together:
+        more[FREED] = freed(device, sampling.peak, sampling) + freed(device, train.peak, train)
+    else:
+        more[FREED] = freed(device, sum(more.values()), sampling, train)
     run = {"program": device.program * (2 if ranks else 1), **state, **engine, **kept, **more}
     return Places(phase=phase, run=run, beside=alone if ranks > 1 and not cpu else {})
+
+
+def freed(device: Device, peak: float, *phases: Cost) -> float:
+    """Bytes that tensors of some phases have used and that the C library keeps, beside those of the peak.
+
+    It keeps as many bytes as small tensors have used at once in any phase, and returns those of large tensors.
+    """
+    if device.name != "cpu":
+        return 0.0
+    return max(0.0, max(cost.small for cost in phases) + max(cost.large for cost in phases) - peak)
 
 
 def busiest(decode: Mapping[str, float], train: Cost, *, together: bool) -> tuple[str, dict[str, float]]:

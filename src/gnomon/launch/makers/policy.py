@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from gnomon.config import RunConfig
+from gnomon.config.tinker import TINKER
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
@@ -16,7 +17,7 @@ from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 
-__all__ = ["attention_of", "make_device", "make_policy", "make_precision", "make_whole"]
+__all__ = ["attention_of", "make_device", "make_policy", "make_precision", "make_whole", "with_attention"]
 
 
 def make_policy(
@@ -40,6 +41,13 @@ def attention_of(config: RunConfig) -> str:
         return "exact"
     folders = [model_folder(path) for path in (config.policy.path, config.policy.reference) if path]
     return "flex" if all(map(fits_flex, folders)) else "exact"
+
+
+def with_attention(config: RunConfig) -> RunConfig:
+    """The settings with the attention that `auto` is on this machine, for processes on machines with other devices."""
+    if config.policy.attention != "auto" or config.learner.startswith(("object:", TINKER)):
+        return config
+    return config.model_copy(update={"policy": config.policy.model_copy(update={"attention": attention_of(config)})})
 
 
 def make_whole(config: RunConfig) -> Whole:

@@ -8,6 +8,7 @@ from typing import Any
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.launch.makers.objective import full_kl, make_objective
+from gnomon.launch.makers.policy import attention_of
 from gnomon.launch.manifest import hashes, rank_group
 from gnomon.learners.base import Named
 from gnomon.learners.served import ServedLearner
@@ -27,9 +28,7 @@ def of_learner(config: RunConfig) -> dict[str, Any]:
     """What of the settings decides the numbers of a learner."""
     body = config.model_dump(mode="json")
     optim = {name: body["optim"][name] for name in OPTIM}
-    policy = {name: body["policy"][name] for name in ("dtype", "lora")}
-    if config.policy.attention == "flex":
-        policy["attention"] = "flex"
+    policy = {name: body["policy"][name] for name in ("dtype", "lora")} | {"attention": attention_of(config)}
     kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
     kept["ranks"] = rank_group(config.ranks)
     policy["files"] = hashes(model_folder(config.policy.path))
