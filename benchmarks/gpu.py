@@ -90,6 +90,7 @@ def with_vllm(runs: Path) -> Iterator[tuple[str, str]]:
         run = runs / f"vllm-{dtype}"
         train = f"python -m gnomon train char_count {SMALL} policy.dtype={dtype} {engine}"
         yield f"a run with vLLM in {dtype}", f"{train} run={run}"
+        yield "the same, with an engine that sleeps", f"{train} engine.sleep=true run={run}-asleep"
     yield "speed of sampling, embedded beside vLLM", f"python benchmarks/gpu.py --speed {python or f'${VLLM}'}"
 
 

@@ -395,6 +395,9 @@ class EngineSettings(TypedDict, total=False):
     distribution than the learner's: for tests of corrections without a GPU."""
     python: str
     """The Python interpreter of the environment that has vLLM. Only for `vllm`, as are the following settings."""
+    gpus: list[int]
+    """Numbers of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the first
+    GPU, which the learner uses too."""
     cache_gib: float
     """Memory for keys and values, in GiB. 0 lets vLLM choose."""
     seconds: float
@@ -404,6 +407,9 @@ class EngineSettings(TypedDict, total=False):
     batch_invariant: bool
     """vLLM computes a row with the same bits in every batch, so that a request that is sampled again gives the same
     tokens on the same machine. Needs a CUDA device of compute capability 8.0 or more; it is slower."""
+    sleep: bool
+    """While the policy is trained, vLLM moves its weights to the memory of the host and frees its keys and values, so
+    that one GPU is enough for both. Needs a CUDA device."""
     arguments: Mapping[str, Any]
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 

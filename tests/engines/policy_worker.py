@@ -9,6 +9,7 @@ from array import array
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src/gnomon/engines/vllm"))
+from frames import send
 from worker import Server, main
 
 from gnomon.engines.embedded import Embedded
@@ -20,6 +21,7 @@ PLAN = Path(os.environ.get("GNOMON_TEST_PLAN", "/nowhere"))
 
 
 class Tiny(Server):
+    asleep = False
     sampled = 0
 
     def versions(self):
@@ -28,7 +30,25 @@ class Tiny(Server):
     async def open(self, message, arrays):
         self.own = Embedded(Policy.load(message["arguments"]["model"]))
         self.own.in_flight = True
-        return {"device": "cpu"}, {}
+        return {"device": "cuda" if message["arguments"].get("enable_sleep_mode") else "cpu"}, {}
+
+    async def answer(self, message, arrays):
+        """Notes what is asked, if `GNOMON_TEST_ASKED` names a file. Asleep, it can do nothing but wake up."""
+        if asked := os.environ.get("GNOMON_TEST_ASKED"):
+            with open(asked, "a") as file:
+                file.write(message["do"] + "\n")
+        if self.asleep and message["do"] != "wake":
+            send(self.channel, {"id": message["id"], "error": f"asleep in {message['do']}"})
+        else:
+            await super().answer(message, arrays)
+
+    async def sleep(self, message, arrays):
+        self.asleep = True
+        return {}, {}
+
+    async def wake(self, message, arrays):
+        self.asleep = False
+        return {}, {}
 
     async def load(self, message, arrays):
         from safetensors.torch import load_file

@@ -21,7 +21,7 @@ from gnomon.engines import sample_all
 from gnomon.engines.threaded import Threaded
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
-from gnomon.errors import NumericsError
+from gnomon.errors import NumericsError, ResourceError
 from gnomon.keys import Key
 from gnomon.launch.sampled import sampled
 from gnomon.learners.local import LocalLearner
@@ -54,9 +54,9 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 def make() -> Iterator[Make]:
     engines: list[VLLM] = []
 
-    def made(folder: Path, worker: Path = WORKER, adapter: Adapter | None = None) -> VLLM:
-        command = (PYTHON, str(worker))
-        engines.append(VLLM(folder, command, arguments=SMALL, bound=1e-3, adapter=adapter, patience=600.0))
+    def made(folder: Path, worker: Path = WORKER, adapter: Adapter | None = None, sleeps: bool = False) -> VLLM:
+        command, own = (PYTHON, str(worker)), {"adapter": adapter, "sleeps": sleeps}
+        engines.append(VLLM(folder, command, arguments=SMALL, bound=1e-3, patience=600.0, **own))
         return engines[-1]
 
     yield made
@@ -150,6 +150,31 @@ def test_a_stale_head_or_cache_is_found(make, folders, monkeypatch, what, told):
     moved(learner, 0.5)
     with pytest.raises(NumericsError, match=rf"E201.*{told}"):
         engine.load(learner.publish())
+
+
+def test_an_engine_sleeps_and_wakes_up(make, folders):
+    """On a CPU, vLLM stops its scheduler and forgets its prefixes, but frees nothing; so it is refused there."""
+    learner, engine = LocalLearner(Policy.load(folders["tied"])), make(folders["tied"])
+    requests = [ask(learner.policy, "Compute 12 + 30.\n", sample, 12) for sample in range(4)]
+    engine.load(learner.publish())
+    if engine.versions["device"] == "cpu":
+        engine.sleeps = True
+    else:
+        engine.close()
+        engine = make(folders["tied"], sleeps=True)
+        engine.load(learner.publish())
+    for version in range(3):
+        expected = [len(found.token_ids) for found in asyncio.run(sample_all(engine, requests))]
+        engine.sleep()
+        found = asyncio.run(sample_all(engine, requests))
+        assert [len(each.token_ids) for each in found] == expected and {each.version for each in found} == {version}
+        engine.sleep()
+        moved(learner)
+        engine.load(learner.publish())
+    assert engine.counts()["engine/restarts"].value == 0
+    if engine.versions["device"] == "cpu":
+        with pytest.raises(ResourceError, match=r"E543(.|\n)*engine.sleep=false"):
+            make(folders["tied"], sleeps=True).load(learner.publish())
 
 
 def test_a_worker_killed_while_it_samples_is_replaced(make, folders):

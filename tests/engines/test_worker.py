@@ -22,13 +22,15 @@ import pytest
 import torch
 
 from gnomon.api import configure
+from gnomon.config import overrides, resolve
 from gnomon.engines import sample_all
 from gnomon.engines.base import Tier
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.environment import worker_environment
 from gnomon.engines.vllm.frames import receive, send
-from gnomon.engines.vllm.process import WorkerProcess
-from gnomon.errors import ModelError, NumericsError, ResourceError
+from gnomon.engines.vllm.process import Refused, WorkerProcess
+from gnomon.engines.vllm.worker import beside_others
+from gnomon.errors import ConfigErrors, ModelError, NumericsError, ResourceError
 from gnomon.keys import Key
 from gnomon.launch.makers.engine import make_vllm
 from gnomon.models.folder import base_hash, model_folder
@@ -199,6 +201,139 @@ def test_a_mode_that_the_device_does_not_have_is_refused(make, monkeypatch):
     monkeypatch.setattr(VLLM, "_open", lambda self, worker: {"device": "cpu"})
     with pytest.raises(ResourceError, match=r"E543(.|\n)*batch_invariant=false"):
         make(batch_invariant=True).load(weights(0))
+    with pytest.raises(ResourceError, match=r"E543(.|\n)*engine.sleep=false"):
+        make(sleeps=True).load(weights(0))
+    with pytest.raises(ResourceError, match=r"E543(.|\n)*engine.gpus=\[\]"):
+        make(gpus=[1]).load(weights(0))
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["engine.type=embedded"], "engine.type=embedded"),
+        (["rollout.lag=1", "rollout.in_flight=true"], "rollout.lag"),
+        (["launch=ray"], "launch=ray"),
+        (["launch=ray", "learner=ray"], "learner=ray"),
+        (["learner=http://127.0.0.1:1"], "learner=http"),
+        (["learner=https://a.b"], "learner=https"),
+        (["ranks=2"], "ranks"),
+    ],
+)
+def test_an_engine_sleeps_only_beside_a_learner_of_the_same_process(words, what):
+    own = ["env=char_count", "engine.sleep=true", "engine.cache_gib=1"]
+    vllm = [] if words == ["engine.type=embedded"] else ["engine.type=vllm", "engine.python=/p/python"]
+    with pytest.raises(
+        ConfigErrors, match=rf"E045.*engine.sleep cannot be combined with {what}(.|\n)*engine.sleep=false"
+    ):
+        resolve([overrides([*own, *vllm, *words])])
+    assert resolve([overrides([*own, "engine.type=vllm", "engine.python=/p/python"])])[0].engine.sleep
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["engine.sleep=true"], "engine.sleep needs engine.cache_gib"),
+        (["engine.sleep=true", "engine.cache_gib=1", "engine.gpus=1"], "engine.sleep cannot .* engine.gpus"),
+        (["engine.gpus=1", "launch=ray"], "engine.gpus cannot be combined with launch=ray"),
+        (["engine.gpus=1", "engine.type=embedded"], "engine.gpus cannot be combined with engine.type=embedded"),
+        (["engine.gpus=a"], "engine.gpus"),
+        (["engine.gpus=1,"], "engine.gpus"),
+        (["engine.gpus=-1"], "engine.gpus"),
+        (["engine.gpus=true"], "engine.gpus"),
+        (["engine.gpus=[1,1]"], "every number once"),
+    ],
+)
+def test_gpus_that_contradict_other_settings_are_refused(words, match):
+    own = ["env=char_count", "engine.type=vllm", "engine.python=/p/python"]
+    with pytest.raises(ConfigErrors, match=match):
+        resolve([overrides([*own, *words])])
+
+
+def test_an_engine_of_its_own_gpus_sees_no_others():
+    """Numbers count among those that this process sees, by number or by name."""
+    for seen, gpus, found in (
+        ("", [1], "1"),
+        ("", [2, 3], "2,3"),
+        ("4,5,6,7", [1], "5"),
+        ("4, 5,6,7", [3, 1], "7,5"),
+        ("GPU-a,GPU-b", [0], "GPU-a"),
+    ):
+        present = {"CUDA_VISIBLE_DEVICES": seen} if seen else {}
+        assert worker_environment(present, 1, gpus=gpus)["CUDA_VISIBLE_DEVICES"] == found
+        assert worker_environment(present, 1) | present == worker_environment(present, 1)
+    with pytest.raises(ResourceError, match=r"E545.*there is no GPU 2(.|\n)*unset CUDA_VISIBLE_DEVICES"):
+        worker_environment({"CUDA_VISIBLE_DEVICES": "4,5"}, 1, gpus=[0, 2])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "found", "parallel"),
+    [("[]", [], None), ("1", [1], None), ("[1]", [1], None), ("2,3", [2, 3], 2), ("[0,1,2,3]", [0, 1, 2, 3], 4)],
+)
+def test_weights_are_divided_among_the_gpus_of_an_engine(gpus, found, parallel):
+    words = ["env=char_count", "engine.type=vllm", "engine.python=/p/python", f"engine.gpus={gpus}"]
+    engine = make_vllm(resolve([overrides(words)])[0])
+    assert engine.arguments.get("tensor_parallel_size") == parallel and engine.gpus == found
+    engine.close()
+    other = make_vllm(resolve([overrides([*words, "engine.arguments.tensor_parallel_size=1"])])[0])
+    assert other.arguments["tensor_parallel_size"] == 1
+    other.close()
+
+
+def test_an_engine_with_a_fixed_cache_starts_on_a_device_that_others_use(make, monkeypatch):
+    """vLLM 0.32 wants a share of all memory to be free when it starts; without a fixed cache, this is refused."""
+    assert beside_others({"kv_cache_memory_bytes": 1})["gpu_memory_utilization"] <= 0.05
+    assert beside_others({"max_model_len": 1}) == {}
+    why = "ValueError: Free memory on device cuda:0 (3/24 GiB) on startup is less than desired GPU memory utilization"
+
+    def refuse(self, message, **arrays):
+        raise Refused(why)
+
+    engine = make()
+    monkeypatch.setattr(WorkerProcess, "begin", refuse)
+    with pytest.raises(ResourceError, match=r"E540(.|\n)*fix: engine.cache_gib=4"):
+        engine.load(weights(0))
+
+
+@pytest.mark.parametrize("after", ["sample", "load"])
+@pytest.mark.parametrize("fault", ["", "killed", "tired", "oversleep"])
+def test_an_engine_that_sleeps_is_awake_when_it_is_needed(make, plan, fault, after):
+    """Also if its worker dies asleep, dies when it should sleep, or has no memory when it should wake up."""
+    whole, engine = make(), make(sleeps=True)
+    for each in (whole, engine):
+        each.load(weights(0))
+    expected = asyncio.run(sample_all(whole, ask(10)))
+    for round_ in range(2):
+        if fault in ("tired", "oversleep"):
+            plan(fault)
+        engine.sleep()
+        engine.sleep()
+        if fault == "killed":
+            os.killpg(engine.pid, signal.SIGKILL)
+        if after == "load":
+            whole.load(weights(round_ + 1))
+            engine.load(weights(round_ + 1))
+            expected = asyncio.run(sample_all(whole, ask(10)))
+        assert asyncio.run(sample_all(engine, ask(10))) == expected
+    assert engine.counts()["engine/restarts"].value == (2 if fault else 0)
+
+
+def test_only_an_engine_that_can_sleeps_and_never_while_it_samples(make):
+    awake, engine = make(), make(sleeps=True)
+    engine.sleep()
+    engine.load(weights(0))
+    awake.load(weights(0))
+    awake.sleep()
+    assert len(asyncio.run(sample_all(awake, ask(3)))) == 3
+
+    async def both() -> None:
+        samples = asyncio.ensure_future(sample_all(engine, ask(3)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="is sampling"):
+            engine.sleep()
+        assert len(await samples) == 3
+
+    asyncio.run(both())
 
 
 @pytest.mark.parametrize("when", ["before the load", "between load and sampling"])

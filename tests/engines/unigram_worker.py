@@ -3,8 +3,9 @@
 The loop, the frames and the watch over the parent are the real worker's. What goes wrong is planned in the file that
 `GNOMON_TEST_PLAN` names, which is removed as soon as it has gone wrong: `die N`, `hang N` (at the N-th sample), `stale`
 (a load that does nothing), `half` (a load of half the tensor), `cache` (decoding goes on with the old weights),
-`refuse` (one request), `memory N` (out of memory at the N-th sample), `full` (out of memory in a load). `sick`,
-`version TEXT` and `only DTYPE` (a device that has no other) stay.
+`refuse` (one request), `memory N` (out of memory at the N-th sample), `full` (out of memory in a load), `tired` (dies
+when it should sleep), `oversleep` (out of memory when it should wake up). `sick`, `version TEXT` and `only DTYPE` (a
+device that has no other) stay.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import accumulate
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src/gnomon/engines/vllm"))
+from frames import send
 from worker import Server, main
 
 PLAN = Path(os.environ.get("GNOMON_TEST_PLAN", "/nowhere"))
@@ -45,6 +47,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Unigram(Server):
+    asleep = False
     sampled = 0
     decoded: tuple[float, ...] | list[float] = ()
     scored: tuple[float, ...] | list[float] = ()
@@ -68,6 +71,29 @@ class Unigram(Server):
         wanted = {"model": dtype}.get(found := config.get("head_dtype", "model"), found)
         kind, *only = self.plan()
         return dtype if kind == "only" and wanted not in only else wanted
+
+    async def answer(self, message, arrays):
+        """Asleep, it can do nothing but wake up: vLLM has no memory for it."""
+        if self.asleep and message["do"] != "wake":
+            send(self.channel, {"id": message["id"], "error": f"asleep in {message['do']}"})
+        else:
+            await super().answer(message, arrays)
+
+    async def sleep(self, message, arrays):
+        if self.plan()[0] == "tired":
+            PLAN.unlink()
+            os.killpg(0, signal.SIGKILL)
+        self.asleep = True
+        return {}, {}
+
+    async def wake(self, message, arrays):
+        if self.plan()[0] == "oversleep":
+            PLAN.unlink()
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        if not self.asleep:
+            raise RuntimeError("it does not sleep")
+        self.asleep = False
+        return {}, {}
 
     async def load(self, message, arrays):
         found, kind = read(message["path"]), self.plan()[0]

@@ -240,8 +240,8 @@ def test_what_client_and_server_share_is_what_decides_the_learner():
     assert of_learner(config_of(["env=char_count", "rollout.group=5", "optim.lr=0.01", "eval.every=3"])) == plain
     for word in (
         "seed=1", "threads=2", "policy.dtype=bfloat16", "policy.lora.rank=1", "objective=grpo", "ranks=2",
-        "policy.attention=flex", "objective.clip_low=0.3", "regularize.kl=0.1", "regularize.entropy=0.1", "optim.weight_decay=0.1",
-        "optim.max_grad_norm=2", "optim.micro_batch=10", "critic.lr=0.01",
+        "policy.attention=flex", "objective.clip_low=0.3", "regularize.kl=0.1", "regularize.entropy=0.1",
+        "optim.weight_decay=0.1", "optim.max_grad_norm=2", "optim.micro_batch=10", "critic.lr=0.01",
     ):  # fmt: skip
         words = ["env=char_count", *(["objective=grpo"] if word.startswith("objective.") else []), word]
         assert of_learner(config_of(words)) != plain, word

@@ -30,6 +30,7 @@ from gnomon.plans.places import engines, freed
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import plan_text
 from gnomon.types import Request, Sampling
+from models.kinds import KINDS
 
 L4 = GPUS["l4"]
 QWEN = {
@@ -366,6 +367,51 @@ def test_processes_of_the_learner_share_what_is_kept(folder: Path) -> None:
     assert "4 devices" in plan_text(four) and "between the processes of the learner" in plan_text(four)
     idle = planned(settings(f"policy={folder}", "prompts=1", "group=2", "ranks=4"), L4, lengths)
     assert idle.micro_batches < 4 and "optim.micro_batch" in plan_text(idle)
+
+
+def test_vllm_and_training_share_memory_only_if_vllm_sleeps(folder: Path) -> None:
+    """Whichever of both needs more."""
+    words = (f"policy={folder}", "prompts=4", "group=4", "engine.type=vllm", "engine.python=/p/python")
+    cache = "engine.cache_gib=6"
+    for prompt, phase in ((20_000, "training"), (20, "sampling")):
+        lengths = Lengths(prompts=(prompt,) * 4, reply=16, held_out=(20,) * 4)
+        awake, asleep = (planned(settings(*words, cache, *more), L4, lengths) for more in ((), ("engine.sleep=true",)))
+        own = awake.memory["engine weights"] + awake.memory["keys and values"] + awake.memory["decoding"]
+        assert awake.phase == "sampling and training" and asleep.phase == phase
+        assert awake.peak - asleep.peak == pytest.approx(min(own, awake.memory["activations"]))
+        assert asleep.seconds == awake.seconds
+    config, small = settings(*words, cache), replace(L4, memory=awake.peak - 2**27)
+    with pytest.raises(ResourceError, match=r"E507(.|\n)*fix: engine.sleep=true$"):
+        require_fitting(config, planned(config, small, lengths))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_and_values_of_vllm_are_planned_for_every_family(tmp_path: Path, kind: str) -> None:
+    """Those of all layers, of as many heads as have keys: some families name these, others do not."""
+    config = KINDS[kind]
+    config.save_pretrained(tmp_path)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    words = (f"policy={tmp_path}", "prompts=2", "group=4", "engine.type=vllm", "engine.python=/p/python")
+    plan = planned(settings(*words), L4, Lengths(prompts=(20,) * 2, reply=12, held_out=(20,)))
+    assert plan.memory["keys and values"] == 8 * 32 * 2 * config.num_hidden_layers * heads * size * 4
+
+
+@pytest.mark.parametrize("gpus", ["1", "1,2,3,4"])
+@pytest.mark.parametrize("more", [(), ("ranks=2",), ("learner=http://127.0.0.1:8766",)])
+def test_vllm_on_gpus_of_its_own_takes_nothing_of_the_learners(folder: Path, gpus: str, more: tuple[str, ...]) -> None:
+    lengths = Lengths(prompts=(20,) * 4, reply=16, held_out=(20,) * 4)
+    words = (f"policy={folder}", "prompts=4", "group=4", "engine.type=vllm", "engine.python=/p/python", *more)
+    shared, apart = (
+        planned(settings(*words), L4, lengths),
+        planned(settings(*words, f"engine.gpus={gpus}"), L4, lengths),
+    )
+    count = len(gpus.split(","))
+    assert apart.sampler["engine weights"] * count == shared.memory["engine weights"]
+    assert apart.samplers == count and apart.devices == shared.devices + count - bool("http" in str(more))
+    assert not {"engine weights", "keys and values"} & {*apart.memory, *apart.learner}
+    assert f"each of {count} GPUs of vLLM" in plan_text(apart) and "Ray" not in plan_text(apart)
+    assert apart.total == pytest.approx(apart.peak + sum(apart.learner.values()) + count * sum(apart.sampler.values()))
 
 
 def test_a_served_learner_has_the_memory_of_its_own_machine(folder: Path) -> None:

@@ -83,6 +83,54 @@ def test_a_worker_killed_under_way_costs_nothing_but_time(whole, tmp_path, monke
         assert sum(step["metrics"]["engine/resampled"] for step in reader.metrics()) >= 1
 
 
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "several updates": {"optim": {"epochs": 2, "minibatches": 2}},
+    "a critic": {"objective": "ppo"},
+    "a penalty": {"objective": "grpo", "regularize": {"kl": 0.1}},
+    "a full divergence": {"objective": "grpo", "regularize": {"kl": 0.1, "estimator": "full"}},
+    "rows of one group": {"objective": "gspo", "optim": {"micro_batch": 16}},
+    "more evaluations": {"eval": {"tasks": 2, "every": 1}},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_engine_sleeps_while_the_learner_computes(tmp_path, monkeypatch, name):
+    """And the run is the same. The worker refuses whatever is asked of it while it sleeps."""
+    events = tmp_path / "asked"
+    for verb in ("score", "forward_backward", "optim_step"):
+        real = getattr(LocalLearner, verb)
+
+        def noted(self, *args, real=real, **options):
+            with events.open("a") as file:
+                file.write("compute\n")
+            return real(self, *args, **options)
+
+        monkeypatch.setattr(LocalLearner, verb, noted)
+    settings = {**SMALL, "steps": 2, **SETTINGS[name]}
+    found = {}
+    for sleeps in (False, True):
+        monkeypatch.setenv("GNOMON_TEST_ASKED", str(events))
+        events.write_text("")
+        run = tmp_path / f"sleep {sleeps}"
+        gnomon.train(
+            "char_count",
+            run=run,
+            quiet=True,
+            **(settings | {"engine": {**SMALL["engine"], "cache_gib": 1, "sleep": sleeps}}),
+        )
+        with RunReader(run) as reader:
+            found[sleeps] = replies(run), reader.fingerprint
+    assert found[True] == found[False]
+    asked = events.read_text().split()
+    asleep, computed = False, 0
+    for verb in asked:
+        asleep = verb != "wake" and (asleep or verb == "sleep")
+        computed += verb == "compute"
+        assert asleep or verb != "compute"
+    assert computed >= 4 and asked.count("sleep") - asked.count("wake") in (0, 1) and asked.count("sleep") == 3
+
+
 class Stops:
     """Ends a run at a step as a second Ctrl-C does, after the step was stored."""
 

@@ -85,6 +85,10 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="it is a mode of vLLM; the embedded engine computes a row alike in every batch in float32 on a CPU",
             fix="engine.type=vllm, or engine.batch_invariant=false",
         )
+    if config.engine.sleep:
+        yield from sleep(config, origins)
+    if config.engine.gpus:
+        yield from gpus(config, origins)
     if kind != "vllm" and python:
         yield ConfigError(
             "E045",
@@ -92,6 +96,57 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=origins.get("engine.python", "engine.python"),
             fix=f"engine.type=vllm, or leave out engine.python for {kind}",
         )
+
+
+def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """An engine that sleeps while the policy is trained needs a device that both use, one after the other."""
+    learner = config.learner.partition(":")[0]
+    wrong = [
+        (config.engine.type != "vllm", f"engine.type={config.engine.type}", "only vLLM can sleep"),
+        (config.rollout.lag > 0, "rollout.lag", "with a lag, it samples while the policy is trained"),
+        (
+            config.launch.type != "local",
+            f"launch={config.launch.type}",
+            "a sampler has a device of its own",
+        ),
+        (learner in ("http", "https", "ray"), f"learner={learner}", "the learner has a device of its own"),
+        (config.ranks > 0, "ranks", "the processes of the learner do not return memory that vLLM could take"),
+        (bool(config.engine.gpus), "engine.gpus", "vLLM has GPUs of its own"),
+    ]
+    for refused, what, why in wrong:
+        if refused:
+            yield ConfigError(
+                "E045",
+                f"engine.sleep cannot be combined with {what}",
+                where=origins.get("engine.sleep", "engine.sleep"),
+                why=why,
+                fix="engine.sleep=false",
+            )
+    if not config.engine.cache_gib and "gpu_memory_utilization" not in config.engine.arguments:
+        yield ConfigError(
+            "E045",
+            "engine.sleep needs engine.cache_gib",
+            where=origins.get("engine.sleep", "engine.sleep"),
+            why="vLLM starts beside the learner, and without this setting it wants 92 % of the GPU's memory",
+            fix="engine.cache_gib=4",
+        )
+
+
+def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """GPUs for an engine that does not choose them."""
+    wrong = [
+        (config.engine.type != "vllm", f"engine.type={config.engine.type}", "it is a setting of vLLM"),
+        (config.launch.type != "local", f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
+    ]
+    for refused, what, why in wrong:
+        if refused:
+            yield ConfigError(
+                "E045",
+                f"engine.gpus cannot be combined with {what}",
+                where=origins.get("engine.gpus", "engine.gpus"),
+                why=why,
+                fix="engine.gpus=[]",
+            )
 
 
 def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from gnomon.objectives.declaration import Declaration, Need
@@ -339,6 +340,20 @@ class Objective(Section):
         return self.declared.needs_with(self.options)
 
 
+def numbers(value: object) -> object:
+    """A number, or numbers between commas, as a list; anything else as it is."""
+    if isinstance(value, str) and re.fullmatch("[0-9]+(,[0-9]+)*", value):
+        return [int(number) for number in value.split(",")]
+    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def different(values: list[int]) -> list[int]:
+    """Raises: PydanticCustomError for a number that occurs twice."""
+    if len({*values}) < len(values):
+        raise PydanticCustomError("numbers", "input should have every number once")
+    return values
+
+
 class Engine(Section):
     """What samples."""
 
@@ -355,6 +370,9 @@ class Engine(Section):
     distribution than the learner's: for tests of corrections without a GPU."""
     python: str = ""
     """The Python interpreter of the environment that has vLLM. Only for `vllm`, as are the following settings."""
+    gpus: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(numbers), AfterValidator(different)] = []
+    """Numbers of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the first
+    GPU, which the learner uses too."""
     cache_gib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Memory for keys and values, in GiB. 0 lets vLLM choose."""
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
@@ -364,6 +382,9 @@ class Engine(Section):
     batch_invariant: bool = False
     """vLLM computes a row with the same bits in every batch, so that a request that is sampled again gives the same
     tokens on the same machine. Needs a CUDA device of compute capability 8.0 or more; it is slower."""
+    sleep: bool = False
+    """While the policy is trained, vLLM moves its weights to the memory of the host and frees its keys and values, so
+    that one GPU is enough for both. Needs a CUDA device."""
     arguments: dict[str, bool | int | float | str] = {}
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 

@@ -16,6 +16,7 @@ from gnomon.config.tinker import TINKER
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.vllm import VLLM
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
@@ -60,6 +61,7 @@ from gnomon.launch.recorded_runs import require_replay
 from gnomon.launch.token_budgets import require_token_budgets
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
+from gnomon.learners.alternating import Alternating
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
@@ -149,6 +151,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
             undo.callback(engine.close)
         if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
             engine.policy.share_base(learner.policy)
+        learner = alternating(learner, engine)
         if config.rollout.in_flight and not passed.engine:
             engine = make_in_flight(engine)
         workers = make_workers(config, env)
@@ -237,10 +240,15 @@ def sampler(
     """The engine, and the largest difference in log-probability between it and the learner."""
     engine = make_engine(config, learner) if fleet is None else RemoteEngine(fleet)
     try:
-        return engine, measured(engine, learner, renderer, env, config)
+        return engine, measured(engine, alternating(learner, engine), renderer, env, config)
     except BaseException:
         engine.close()
         raise
+
+
+def alternating(learner: Learner, engine: Engine) -> Learner:
+    """The learner, which has an engine sleep while it computes if the engine does so."""
+    return Alternating(learner, engine.sleep) if isinstance(engine, VLLM) and engine.sleeps else learner
 
 
 def start(

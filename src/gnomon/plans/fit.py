@@ -15,6 +15,7 @@ from gnomon.plans.plan import Plan, planned
 __all__ = ["require_fitting"]
 
 CHANGES = (
+    "engine.sleep=true",
     "policy.activation_checkpointing=true",
     "optim.states=8bit",
     "policy.dtype=bfloat16",
@@ -44,7 +45,7 @@ def require_fitting(config: RunConfig, plan: Plan) -> None:
 def phase_of(plan: Plan, crowded: Mapping[str, float]) -> str:
     if crowded is plan.memory:
         return plan.phase
-    return "training" if crowded is plan.learner else f"sampling, on each of {plan.samplers} samplers"
+    return "training" if crowded is plan.learner else f"sampling, on {plan.sampler_place}"
 
 
 def smallest(config: RunConfig, device: Device, lengths: Lengths) -> str:

@@ -9,7 +9,7 @@ from gnomon.config import RunConfig
 from gnomon.plans.devices import Device
 from gnomon.plans.passes import Cost
 
-__all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "samplers"]
+__all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "samplers", "vllm_gpus"]
 
 
 FREED = "freed but kept"
@@ -33,6 +33,11 @@ class Places:
 def samplers(config: RunConfig) -> int:
     """Processes in a cluster that sample; 0 where the process of the run does."""
     return config.launch.samplers if config.launch.type == "ray" else 0
+
+
+def vllm_gpus(config: RunConfig) -> int:
+    """GPUs that vLLM has for itself."""
+    return len(config.engine.gpus)
 
 
 def own_machine(config: RunConfig, device: Device) -> bool:
@@ -79,8 +84,10 @@ def placed(
     program = {"program": device.program}
     alone = {**program, **state, "activations": train.peak, FREED: freed(device, train.peak, train)}
     kept = {"weights of open steps": versions}
-    sampled = {**program, **engine, **decode, FREED: freed(device, sampling.peak, sampling)}
-    if samplers(config):
+    gpus = vllm_gpus(config)
+    parts = {**engine, **decode, FREED: freed(device, sampling.peak, sampling)}
+    sampled = program | {name: size / max(1, gpus) for name, size in parts.items()}
+    if samplers(config) or gpus:
         if config.learner == "ray" or config.learner.startswith("http"):
             return Places(phase="sampling", run={**program, **kept}, beside=alone, sampler=sampled)
         alone = alone | {"program": device.program * (2 if ranks else 1)}
@@ -88,7 +95,12 @@ def placed(
         return Places(phase="training", run={**alone, **kept}, beside=others, sampler=sampled)
     if config.learner.startswith("http"):
         return Places(phase="sampling", run={**sampled, **kept}, beside=alone)
-    together = config.rollout.lag > 0 or bool(ranks and not cpu)
+    if config.engine.sleep:  # The engine and the training passes never have memory at the same time.
+        awake = {**engine, **decode}
+        if train.peak >= sum(awake.values()):
+            return Places(phase="training", run=alone | kept)
+        return Places(phase="sampling", run={**program, **state, **awake, **kept})
+    together = config.engine.type == "vllm" or config.rollout.lag > 0 or bool(ranks and not cpu)
     phase, more = busiest(decode, train, together=together)
     if together:
         more[FREED] = freed(device, sampling.peak, sampling) + freed(device, train.peak, train)

@@ -26,7 +26,7 @@ from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
-from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, samplers
+from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, samplers, vllm_gpus
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import micro_batch_counts, rank_memory, share_of_time, sum_memory
 from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_seconds
@@ -64,8 +64,11 @@ class Plan:
     """Bytes of every device that only trains, by part: a server's, that of a learner in a cluster, or of each further
     process. Empty for none."""
     sampler: Mapping[str, float]
-    """Bytes of every sampler in a cluster, by part. Empty for none."""
+    """Bytes of every sampler in a cluster, or of every GPU that vLLM has for itself, by part. Empty for none."""
     samplers: int
+    """How many of them."""
+    own_gpus: bool
+    """Whether they are GPUs that vLLM has for itself."""
     together: bool
     """Whether all these processes share the memory of one machine."""
     ranks: int
@@ -92,6 +95,11 @@ class Plan:
     def peak(self) -> float:
         """Bytes."""
         return sum(self.memory.values())
+
+    @property
+    def sampler_place(self) -> str:
+        """Where `sampler` is."""
+        return f"each of {self.samplers} {'GPUs of vLLM' if self.own_gpus else 'samplers'}"
 
     @property
     def total(self) -> float:
@@ -229,7 +237,8 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         memory=some(found.run),
         learner=some(found.beside),
         sampler=some(found.sampler),
-        samplers=samplers(config),
+        samplers=samplers(config) or vllm_gpus(config),
+        own_gpus=bool(vllm_gpus(config)),
         together=own_machine(config, device),
         ranks=config.ranks,
         served=config.learner.startswith("http"),
@@ -335,13 +344,14 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
     settings = policy.model.config
     weights = bytes_of(policy.model.parameters())
     size = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
-    per_token = 2 * settings.num_hidden_layers * settings.num_key_value_heads * size * policy.precision.compute.itemsize
+    heads = getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads
+    per_token = 2 * settings.num_hidden_layers * heads * size * policy.precision.compute.itemsize
     rows, length = len(prompts) * group, sum(prompts) / len(prompts) + reply
     kept = rows * length * per_token
     products = 2 * (weights / policy.precision.compute.itemsize) / device.rate(policy.precision.compute)
     step = max((weights + kept / 2) / device.bandwidth, rows * products)
     return Cost(
-        seconds=reply * step + sum(prompts) * products,
+        seconds=(reply * step + sum(prompts) * products) / max(1, vllm_gpus(config)),
         peak=(config.engine.cache_gib * GIB or kept) + VLLM_SPARE,
         kept=config.engine.cache_gib * GIB or kept,
     )

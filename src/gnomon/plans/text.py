@@ -32,7 +32,7 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
     if plan.learner:
         yield from place(plan.learner, learner_place(plan))
     if plan.sampler:
-        yield from place(plan.sampler, f"each of {plan.samplers} samplers")
+        yield from place(plan.sampler, plan.sampler_place)
         if plan.together:
             yield f"together     {plan.total / GIB:.2f} GiB, on this machine"
     tokens = f"{plan.tokens:,} tokens in replies of {plan.lengths.reply}, {plan.tokens / plan.step:,.0f} per second"
@@ -69,7 +69,7 @@ def left_out(plan: Plan) -> Iterator[str]:
         yield "transfers between the processes of the learner"
     if plan.served or plan.apart:
         yield "transfers between run and learner"
-    if plan.samplers:
+    if plan.samplers and not plan.own_gpus:
         yield "Ray's own processes and its object store"
         yield "transfers between run and samplers"
 

@@ -9,9 +9,12 @@ import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
+
+import torch
 
 from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
@@ -56,6 +59,8 @@ class VLLM:
         batch_invariant: whether a row has the same bits in every batch.
         head: dtype of the vocabulary projection, which is the learner's; `model` for the dtype of all else. It also
             holds where the model's `config.json` has a `head_dtype`.
+        sleeps: whether `sleep` frees its memory.
+        gpus: numbers of those that it uses, as `engine.gpus`.
     """
 
     def __init__(
@@ -71,6 +76,8 @@ class VLLM:
         threads: int = 1,
         batch_invariant: bool = False,
         head: str = "model",
+        sleeps: bool = False,
+        gpus: Sequence[int] = (),
     ) -> None:
         self.tier, self.version, self.folder, self.bound = Tier.MEASURED, 0, folder, bound
         self.in_flight = False
@@ -78,10 +85,12 @@ class VLLM:
         self.adapter = adapter
         self.command, self.patience, self.restarts, self.threads = tuple(command), patience, restarts, threads
         self.tokenizer, self.batch_invariant = Tokenizer(folder), batch_invariant
+        self.sleeps, self.gpus, self._asleep = sleeps, gpus, False
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
         self.place, self._lock = own_folder()
         self.arguments, self.head = arguments, head
         self._arguments = {**lora(adapter), "hf_overrides": {"head_dtype": head}, **arguments}
+        self._arguments |= {"enable_sleep_mode": True} if sleeps else {}
         self._arguments |= {"model": str(linked(folder, self.place / "model"))}
         self.versions: Mapping[str, str] = {}
         """Of the worker's Python, vLLM and torch, its device, and the dtype of its vocabulary projection."""
@@ -104,6 +113,8 @@ class VLLM:
         self._waiting += 1
         try:
             while True:
+                if self._asleep:
+                    await asyncio.to_thread(self._wake)
                 worker = self._worker
                 try:
                     if worker is None:
@@ -162,6 +173,7 @@ class VLLM:
             raise RuntimeError("the engine is sampling; weights are loaded between two batches")
         old, self._weights = self._weights, (self._stored(weights), weights.version)
         with self._changing:
+            self._wake()
             try:
                 if self._worker is None:
                     raise Gone("it has not been started")
@@ -172,6 +184,31 @@ class VLLM:
                 remove(old[0])
             self._prove(weights)
         self.version = weights.version
+
+    def sleep(self) -> None:
+        """Have the worker free the memory of weights, keys and values until it is needed again.
+
+        Nothing happens where it sleeps already, and where there is no worker.
+        """
+        with self._changing:
+            if not self.sleeps or self._asleep or self._worker is None:
+                return
+            if self._waiting:
+                raise RuntimeError("the engine is sampling; it sleeps between two batches")
+            with suppress(Gone):  # A dead one has no memory, and is replaced when it is needed.
+                self._call(self._worker, {"do": "sleep"})
+                self._asleep = True
+
+    def _wake(self) -> None:
+        """Have a sleeping worker take its memory again. This process returns what it does not use."""
+        with self._changing:
+            if not self._asleep:
+                return
+            self._asleep = False
+            return_memory()
+            with suppress(Gone):
+                if self._worker is not None:
+                    self._call(self._worker, {"do": "wake"})
 
     def _stored(self, weights: WeightsRef) -> Path:
         """The weights in a file or folder of our own. No version before it had its name."""
@@ -255,7 +292,10 @@ class VLLM:
             raise RuntimeError("the engine is closed")
         for worker in self._started:
             worker.kill()
-        environment = worker_environment(os.environ, self.threads, batch_invariant=self.batch_invariant)
+        self._asleep = False
+        if self.sleeps:
+            return_memory()
+        environment = worker_environment(os.environ, self.threads, batch_invariant=self.batch_invariant, gpus=self.gpus)
         try:
             worker = WorkerProcess(
                 (*self.command, str(self.place)), environment, self.place / "worker.log", self.patience
@@ -277,13 +317,13 @@ class VLLM:
         require_fit(versions, self.command[0])
         self.versions = {**versions, **self._open(worker)}
         if self.batch_invariant and self.versions["device"] == "cpu":
-            raise ResourceError(
-                "E543",
-                "engine.batch_invariant needs a CUDA device, and vLLM computes on a CPU",
-                where=self.command[0],
-                why="vLLM has kernels for this mode on CUDA devices of compute capability 8.0 or more",
-                fix="engine.batch_invariant=false",
+            raise self._on_cpu(
+                "batch_invariant", "vLLM has kernels for this mode on CUDA devices of compute capability 8.0 or more"
             )
+        if self.sleeps and self.versions["device"] == "cpu":
+            raise self._on_cpu("sleep", "vLLM can free the memory of CUDA devices only")
+        if self.gpus and self.versions["device"] == "cpu":
+            raise self._on_cpu("gpus", "vLLM in this environment is built for a CPU")
         if self.head != "model" and (found := self.versions.get("head", self.head)) != self.head:
             raise ResourceError(
                 "E544",
@@ -320,14 +360,26 @@ class VLLM:
             found = worker.begin({"do": "open", "arguments": self._arguments}).result()[0]
             return {name: found[name] for name in ("device", "head") if name in found}
         except Refused as error:
+            crowded = "memory utilization" in str(error)
             raise ResourceError(
                 "E540",
                 "vLLM does not start",
                 where=self.command[0],
                 why=str(error),
-                fix="pip uninstall -y torchvision torchaudio torchcodec, where torchvision::nms is the cause; "
+                fix="engine.cache_gib=4, or as much as the GPU has room for beside the learner"
+                if crowded
+                else "pip uninstall -y torchvision torchaudio torchcodec, where torchvision::nms is the cause; "
                 "other causes: docs/engines.md",
             ) from error
+
+    def _on_cpu(self, setting: str, why: str) -> ResourceError:
+        return ResourceError(
+            "E543",
+            f"engine.{setting} needs a CUDA device, and vLLM computes on a CPU",
+            where=self.command[0],
+            why=why,
+            fix="engine.gpus=[]" if setting == "gpus" else f"engine.{setting}=false",
+        )
 
     def _refused(self, error: Refused) -> ResourceError:
         return ResourceError(
@@ -351,6 +403,12 @@ class VLLM:
             worker.close()
         self._end()
         self._lock.close()
+
+
+def return_memory() -> None:
+    """Return what PyTorch keeps of freed memory to the GPU, where vLLM can take it."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
 
 
 def clear(place: Path, workers: Sequence[WorkerProcess]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gnomon.errors import ResourceError
 
@@ -12,6 +12,7 @@ FITTING = "0.32"
 """Release of vLLM whose engine the worker speaks to."""
 UNWANTED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTORCH_CUDA_ALLOC_CONF")
 """Variables of this environment that change another one."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def require_fit(versions: Mapping[str, str], python: str) -> None:
@@ -29,8 +30,14 @@ def require_fit(versions: Mapping[str, str], python: str) -> None:
     )
 
 
-def worker_environment(present: Mapping[str, str], threads: int, *, batch_invariant: bool = False) -> dict[str, str]:
-    """Variables for the worker. It sends no statistics, and fetches nothing."""
+def worker_environment(
+    present: Mapping[str, str], threads: int, *, batch_invariant: bool = False, gpus: Sequence[int] = ()
+) -> dict[str, str]:
+    """Variables for the worker. It sends no statistics, and fetches nothing.
+
+    Args: gpus: numbers of those that it uses, among those that this process sees; empty for all.
+    Raises: ResourceError E545 for a GPU that this process does not see.
+    """
     kept = {name: value for name, value in present.items() if name not in UNWANTED}
     return {
         **kept,
@@ -41,4 +48,21 @@ def worker_environment(present: Mapping[str, str], threads: int, *, batch_invari
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         **({"VLLM_BATCH_INVARIANT": "1"} if batch_invariant else {}),
+        **({VISIBLE: visible(present.get(VISIBLE, ""), gpus)} if gpus else {}),
     }
+
+
+def visible(seen: str, gpus: Sequence[int]) -> str:
+    """Names of some GPUs. Args: seen: names of those that this process sees; empty for all of the machine."""
+    names = [name.strip() for name in seen.split(",") if name.strip()]
+    if not names:
+        return ",".join(map(str, gpus))
+    if missing := [number for number in gpus if number >= len(names)]:
+        raise ResourceError(
+            "E545",
+            f"there is no GPU {missing[0]} for vLLM",
+            where=f"engine.gpus={list(gpus)}",
+            why=f"{VISIBLE}={seen} shows this process {len(names)} GPUs, whose numbers begin with 0",
+            fix=f"unset {VISIBLE}, or name other GPUs in engine.gpus",
+        )
+    return ",".join(names[number] for number in gpus)

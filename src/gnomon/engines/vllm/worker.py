@@ -11,6 +11,8 @@ request has a number (`id`), and so has its answer:
     sample  prompt, sampling                           token_ids, logprobs, finish, versions of the weights by token
     score   prompt                                     logprobs of every token but the first
     load    path, version, in_flight                   takes over a safetensors file, or the folder of an adapter
+    sleep                                              frees the memory of weights, keys and values
+    wake                                               takes it again, before anything else is asked
     drop    of                                         ends a request that nobody waits for
     close                                              ends the worker
 """
@@ -145,15 +147,17 @@ class Server:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         settings = {
-            **(whole_prompts(message["arguments"]) if current_platform.is_cpu() else {}),
             "generation_config": "vllm",
             "logprobs_mode": "processed_logprobs",
             "enable_prefix_caching": True,
             "disable_log_stats": True,
             "enforce_eager": current_platform.is_cpu(),
             "worker_extension_cls": self.extension,
+            **(whole_prompts if current_platform.is_cpu() else beside_others)(message["arguments"]),
             **message["arguments"],
         }
+        if current_platform.is_cpu():  # It cannot sleep, which the other side refuses.
+            settings.pop("enable_sleep_mode", None)
         self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
         await self.engine.collective_rpc("watch")
         head = str(self.engine.model_config.head_dtype).removeprefix("torch.")
@@ -200,6 +204,15 @@ class Server:
             raise RuntimeError("the prefix cache was not reset: a request is still running")
         return {}, {}
 
+    async def sleep(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        """Weights are kept in the memory of the host. Keys and values are not, also those of the prefix cache."""
+        await self.engine.sleep(level=1)
+        return {}, {}
+
+    async def wake(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        await self.engine.wake_up()
+        return {}, {}
+
     async def adapt(self, folder: str) -> None:
         """Put an adapter into the place of the one before, also for the requests that are running."""
         from vllm.lora.request import LoRARequest
@@ -213,6 +226,12 @@ def whole_prompts(arguments: Message) -> Message:
     """Settings by which no prompt is cut: vLLM would set a seeded generator back, which a CPU's cannot do."""
     most = max(PREFILL, int(arguments.get("max_model_len", 0)))
     return {"enable_chunked_prefill": False, "max_num_batched_tokens": most}
+
+
+def beside_others(arguments: Message) -> Message:
+    """Settings by which vLLM starts on a GPU that others use too. It would ask for 92 % of all memory to be free, also
+    where the size of the cache is set and nothing follows from that share."""
+    return {"gpu_memory_utilization": 0.01} if "kv_cache_memory_bytes" in arguments else {}
 
 
 def chosen(logprobs: Any, token_ids: list[int], first: int = 0) -> Iterator[float]:

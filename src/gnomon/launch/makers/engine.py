@@ -121,6 +121,7 @@ def make_vllm(config: RunConfig) -> VLLM:
         "dtype": engine_dtype(config),
         "max_model_len": min(config.rollout.context, positions or config.rollout.context),
         **({"kv_cache_memory_bytes": round(engine.cache_gib * 2**30)} if engine.cache_gib else {}),
+        **({"tensor_parallel_size": len(engine.gpus)} if len(engine.gpus) > 1 else {}),
         **engine.arguments,
     }
     return VLLM(
@@ -134,6 +135,8 @@ def make_vllm(config: RunConfig) -> VLLM:
         threads=config.threads,
         batch_invariant=engine.batch_invariant,
         head=config.policy.dtype,
+        sleeps=engine.sleep,
+        gpus=engine.gpus,
     )
 
 
