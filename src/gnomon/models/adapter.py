@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,7 @@ class Adapter:
                 why="adapters are made by PEFT, which is an optional extra",
                 fix='pip install "gnomon[lora]"',
             )
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # PEFT loads it, and it warns of unused kernels.
         from peft import LoraConfig, inject_adapter_in_model
         from peft.tuners.lora import LoraLayer
 
