@@ -399,7 +399,7 @@ class EngineSettings(TypedDict, total=False):
     """Numbers of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the first
     GPU, which the learner uses too."""
     cache_gib: float
-    """Memory for keys and values, in GiB. 0 lets vLLM choose."""
+    """Memory for keys and values on each of vLLM's GPUs, in GiB. 0 lets vLLM choose."""
     seconds: float
     """Time without any answer, in seconds, after which a worker that has work counts as hung and is replaced."""
     restarts: int

@@ -28,7 +28,7 @@ from gnomon.engines.base import Tier
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.environment import worker_environment
 from gnomon.engines.vllm.frames import receive, send
-from gnomon.engines.vllm.process import Refused, WorkerProcess
+from gnomon.engines.vllm.process import WorkerProcess
 from gnomon.engines.vllm.worker import beside_others
 from gnomon.errors import ConfigErrors, ModelError, NumericsError, ResourceError
 from gnomon.keys import Key
@@ -236,6 +236,9 @@ def test_an_engine_sleeps_only_beside_a_learner_of_the_same_process(words, what)
         (["engine.sleep=true", "engine.cache_gib=1", "engine.gpus=1"], "engine.sleep cannot .* engine.gpus"),
         (["engine.gpus=1", "launch=ray"], "engine.gpus cannot be combined with launch=ray"),
         (["engine.gpus=1", "engine.type=embedded"], "engine.gpus cannot be combined with engine.type=embedded"),
+        (["engine.gpus=0"], r"has a GPU of the learner(.|\n)*fix: engine.gpus=1, or engine.gpus=\[\] engine.sleep"),
+        (["engine.gpus=1", "ranks=2"], r"has a GPU of the learner(.|\n)*uses GPU 0 to 1(.|\n)*fix: engine.gpus=2\n"),
+        (["engine.gpus=1,0"], "fix: engine.gpus=1,2"),
         (["engine.gpus=a"], "engine.gpus"),
         (["engine.gpus=1,"], "engine.gpus"),
         (["engine.gpus=-1"], "engine.gpus"),
@@ -249,25 +252,51 @@ def test_gpus_that_contradict_other_settings_are_refused(words, match):
         resolve([overrides([*own, *words])])
 
 
-def test_an_engine_of_its_own_gpus_sees_no_others():
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["engine.sleep=true", "engine.arguments.gpu_memory_utilization=0.4"],
+        ["engine.sleep=true", "engine.arguments.kv_cache_memory_bytes=1000000000"],
+        ["engine.gpus=0", "policy.device=cpu"],
+        ["engine.gpus=0", "learner=http://127.0.0.1:1"],
+        ["engine.gpus=2,3", "ranks=2"],
+        ["policy.attention=flex", "policy.device=cpu", "learner=http://127.0.0.1:1"],
+    ],
+)
+def test_what_can_be_combined_is_not_refused(words):
+    assert resolve([overrides(["env=char_count", "engine.type=vllm", "engine.python=/p/python", *words])])
+
+
+def test_an_engine_of_its_own_gpus_sees_no_others(monkeypatch):
     """Numbers count among those that this process sees, by number or by name."""
     for seen, gpus, found in (
-        ("", [1], "1"),
-        ("", [2, 3], "2,3"),
+        (None, [1], "1"),
+        (None, [2, 3], "2,3"),
         ("4,5,6,7", [1], "5"),
         ("4, 5,6,7", [3, 1], "7,5"),
         ("GPU-a,GPU-b", [0], "GPU-a"),
     ):
-        present = {"CUDA_VISIBLE_DEVICES": seen} if seen else {}
+        present = {"CUDA_VISIBLE_DEVICES": seen} if seen is not None else {}
         assert worker_environment(present, 1, gpus=gpus)["CUDA_VISIBLE_DEVICES"] == found
         assert worker_environment(present, 1) | present == worker_environment(present, 1)
-    with pytest.raises(ResourceError, match=r"E545.*there is no GPU 2(.|\n)*unset CUDA_VISIBLE_DEVICES"):
-        worker_environment({"CUDA_VISIBLE_DEVICES": "4,5"}, 1, gpus=[0, 2])
+    for seen, missing, fix in (
+        ("4,5", 2, "fix: engine.gpus=1"),
+        ("4", 2, r"fix: engine.gpus=\[\]"),
+        ("", 0, ""),
+        ("-1", 0, ""),
+        ("0,-1,1", 1, ""),
+    ):
+        with pytest.raises(ResourceError, match=rf"E545.*there is no GPU {missing}(.|\n)*{fix}"):
+            worker_environment({"CUDA_VISIBLE_DEVICES": seen}, 1, gpus=[missing])
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert worker_environment({}, 1, gpus=[1])["CUDA_VISIBLE_DEVICES"] == "1"
+    with pytest.raises(ResourceError, match=r"E545.*there is no GPU 2(.|\n)*sees 2 GPUs\n"):
+        worker_environment({}, 1, gpus=[2])
 
 
 @pytest.mark.parametrize(
     ("gpus", "found", "parallel"),
-    [("[]", [], None), ("1", [1], None), ("[1]", [1], None), ("2,3", [2, 3], 2), ("[0,1,2,3]", [0, 1, 2, 3], 4)],
+    [("[]", [], None), ("1", [1], None), ("[1]", [1], None), ("2,3", [2, 3], 2), ("[4,1,2,3]", [4, 1, 2, 3], 4)],
 )
 def test_weights_are_divided_among_the_gpus_of_an_engine(gpus, found, parallel):
     words = ["env=char_count", "engine.type=vllm", "engine.python=/p/python", f"engine.gpus={gpus}"]
@@ -279,19 +308,32 @@ def test_weights_are_divided_among_the_gpus_of_an_engine(gpus, found, parallel):
     other.close()
 
 
-def test_an_engine_with_a_fixed_cache_starts_on_a_device_that_others_use(make, monkeypatch):
-    """vLLM 0.32 wants a share of all memory to be free when it starts; without a fixed cache, this is refused."""
+def test_an_engine_with_a_fixed_cache_starts_on_a_device_that_others_use():
+    """vLLM 0.32 wants a share of all memory to be free when it starts."""
     assert beside_others({"kv_cache_memory_bytes": 1})["gpu_memory_utilization"] <= 0.05
     assert beside_others({"max_model_len": 1}) == {}
-    why = "ValueError: Free memory on device cuda:0 (3/24 GiB) on startup is less than desired GPU memory utilization"
 
-    def refuse(self, message, **arrays):
-        raise Refused(why)
 
-    engine = make()
-    monkeypatch.setattr(WorkerProcess, "begin", refuse)
-    with pytest.raises(ResourceError, match=r"E540(.|\n)*fix: engine.cache_gib=4"):
-        engine.load(weights(0))
+@pytest.mark.parametrize(
+    ("output", "fix"),
+    [
+        (
+            "ValueError: Free memory (3 GiB) on startup is less than desired GPU memory utilization",
+            "engine.cache_gib=4",
+        ),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "a smaller engine.cache_gib"),
+        ("ValueError: To serve a request, 3 GiB KV cache is needed", "a larger engine.cache_gib"),
+        ("RuntimeError: operator torchvision::nms does not exist", "pip uninstall -y torchvision"),
+        ("something else", "remove the cause"),
+    ],
+)
+def test_what_helps_comes_from_the_output_of_vllm(make, plan, output, fix):
+    """Its engine is a process of its own, whose failure the answer does not explain."""
+    plan(f"broken {output}")
+    with pytest.raises(ResourceError) as caught:
+        make().load(weights(0))
+    assert caught.value.code == "E540" and caught.value.fix.startswith(fix)
+    assert output in caught.value.why and "See root cause above" in caught.value.why
 
 
 @pytest.mark.parametrize("after", ["sample", "load"])
@@ -315,6 +357,44 @@ def test_an_engine_that_sleeps_is_awake_when_it_is_needed(make, plan, fault, aft
             expected = asyncio.run(sample_all(whole, ask(10)))
         assert asyncio.run(sample_all(engine, ask(10))) == expected
     assert engine.counts()["engine/restarts"].value == (2 if fault else 0)
+
+
+@pytest.mark.parametrize("slow", [0.0, 0.02])
+def test_no_request_reaches_a_worker_that_has_not_woken_up(make, monkeypatch, slow):
+    """Memory is returned first, which may take a while on a GPU."""
+    monkeypatch.setattr("gnomon.engines.vllm.engine.return_memory", lambda: time.sleep(slow))
+    engine = make(sleeps=True)
+    engine.load(weights(0))
+    for _ in range(3):
+        engine.sleep()
+        assert len(asyncio.run(sample_all(engine, ask(60)))) == 60
+    assert engine.counts()["engine/restarts"].value == 0
+
+
+@pytest.mark.parametrize("moment", ["sleep", "wake"])
+@pytest.mark.parametrize("answered", [False, True])
+def test_an_engine_that_was_interrupted_while_it_turned_is_awake_when_needed(make, monkeypatch, moment, answered):
+    engine, whole = make(sleeps=True), make()
+    for each in (engine, whole):
+        each.load(weights(0))
+    real = WorkerProcess.begin
+
+    def begin(self, message, **arrays):
+        if message["do"] == moment:
+            monkeypatch.setattr(WorkerProcess, "begin", real)
+            if answered:
+                real(self, message, **arrays).result()
+            raise KeyboardInterrupt
+        return real(self, message, **arrays)
+
+    if moment == "wake":
+        engine.sleep()
+    monkeypatch.setattr(WorkerProcess, "begin", begin)
+    with pytest.raises(KeyboardInterrupt):
+        engine.sleep() if moment == "sleep" else engine.load(weights(1))
+    engine.load(weights(2))
+    whole.load(weights(2))
+    assert asyncio.run(sample_all(engine, ask(10))) == asyncio.run(sample_all(whole, ask(10)))
 
 
 def test_only_an_engine_that_can_sleeps_and_never_while_it_samples(make):

@@ -4,8 +4,8 @@ The loop, the frames and the watch over the parent are the real worker's. What g
 `GNOMON_TEST_PLAN` names, which is removed as soon as it has gone wrong: `die N`, `hang N` (at the N-th sample), `stale`
 (a load that does nothing), `half` (a load of half the tensor), `cache` (decoding goes on with the old weights),
 `refuse` (one request), `memory N` (out of memory at the N-th sample), `full` (out of memory in a load), `tired` (dies
-when it should sleep), `oversleep` (out of memory when it should wake up). `sick`, `version TEXT` and `only DTYPE` (a
-device that has no other) stay.
+when it should sleep), `oversleep` (out of memory when it should wake up). `sick`, `version TEXT`, `only DTYPE` (a
+device that has no other) and `broken TEXT` (vLLM does not start, and its output is the text) stay.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ class Unigram(Server):
         if self.plan()[0] == "sick":
             print("no room on the device", file=sys.stderr, flush=True)
             os.killpg(0, signal.SIGKILL)
+        if self.plan()[0] == "broken":
+            print(" ".join(self.plan()[1:]), file=sys.stderr, flush=True)
+            raise RuntimeError("Engine core initialization failed. See root cause above.")
         return {"device": "none", "head": self.head(**message["arguments"])}, {}
 
     def head(self, model, dtype="float32", hf_overrides=None, **others):

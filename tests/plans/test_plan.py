@@ -26,7 +26,7 @@ from gnomon.plans.devices import GPUS, LARGE, Device, device
 from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import Lengths, supposed_lengths
 from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, training
-from gnomon.plans.places import engines, freed
+from gnomon.plans.places import ASLEEP, engines, freed
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import plan_text
 from gnomon.types import Request, Sampling
@@ -378,11 +378,18 @@ def test_vllm_and_training_share_memory_only_if_vllm_sleeps(folder: Path) -> Non
         awake, asleep = (planned(settings(*words, cache, *more), L4, lengths) for more in ((), ("engine.sleep=true",)))
         own = awake.memory["engine weights"] + awake.memory["keys and values"] + awake.memory["decoding"]
         assert awake.phase == "sampling and training" and asleep.phase == phase
-        assert awake.peak - asleep.peak == pytest.approx(min(own, awake.memory["activations"]))
-        assert asleep.seconds == awake.seconds
+        kept = ASLEEP if phase == "training" else 0
+        assert awake.peak - asleep.peak == pytest.approx(min(own - kept, awake.memory["activations"]))
+        assert asleep.seconds == awake.seconds and "to the memory of the host and back" in plan_text(asleep)
     config, small = settings(*words, cache), replace(L4, memory=awake.peak - 2**27)
     with pytest.raises(ResourceError, match=r"E507(.|\n)*fix: engine.sleep=true$"):
         require_fitting(config, planned(config, small, lengths))
+    cpu = replace(small, name="cpu")
+    with pytest.raises(ResourceError, match="E507") as caught:
+        require_fitting(config, planned(config, cpu, lengths))
+    assert "sleep" not in caught.value.fix
+    opposed = planned(settings(*words, cache, "engine.sleep=true", "players.opponent=past"), L4, lengths)
+    assert opposed.peak - asleep.peak == pytest.approx(opposed.memory["opponents"]) and opposed.memory["opponents"] > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -397,7 +404,7 @@ def test_keys_and_values_of_vllm_are_planned_for_every_family(tmp_path: Path, ki
     assert plan.memory["keys and values"] == 8 * 32 * 2 * config.num_hidden_layers * heads * size * 4
 
 
-@pytest.mark.parametrize("gpus", ["1", "1,2,3,4"])
+@pytest.mark.parametrize("gpus", ["2", "2,3,4,5"])
 @pytest.mark.parametrize("more", [(), ("ranks=2",), ("learner=http://127.0.0.1:8766",)])
 def test_vllm_on_gpus_of_its_own_takes_nothing_of_the_learners(folder: Path, gpus: str, more: tuple[str, ...]) -> None:
     lengths = Lengths(prompts=(20,) * 4, reply=16, held_out=(20,) * 4)
@@ -408,6 +415,11 @@ def test_vllm_on_gpus_of_its_own_takes_nothing_of_the_learners(folder: Path, gpu
     )
     count = len(gpus.split(","))
     assert apart.sampler["engine weights"] * count == shared.memory["engine weights"]
+    assert apart.sampler["keys and values"] * count == shared.memory["keys and values"]
+    given = planned(settings(*words, f"engine.gpus={gpus}", "engine.cache_gib=3"), L4, lengths)
+    assert given.sampler["keys and values"] == 3 * 2**30 and given.sampler["decoding"] == apart.sampler["decoding"]
+    one = settings(*words, f"engine.gpus={gpus}", "engine.arguments.tensor_parallel_size=1")
+    assert planned(one, L4, lengths).sampler["engine weights"] == shared.memory["engine weights"]
     assert apart.samplers == count and apart.devices == shared.devices + count - bool("http" in str(more))
     assert not {"engine weights", "keys and values"} & {*apart.memory, *apart.learner}
     assert f"each of {count} GPUs of vLLM" in plan_text(apart) and "Ray" not in plan_text(apart)

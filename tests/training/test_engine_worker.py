@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import gnomon
+from gnomon.api import configure
 from gnomon.engines.vllm import VLLM
+from gnomon.launch import mismatch
 from gnomon.learners.local import LocalLearner
 from gnomon.metrics import METRICS
 from gnomon.store import RunReader, verify
@@ -94,10 +96,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_an_engine_sleeps_while_the_learner_computes(tmp_path, monkeypatch, name):
-    """And the run is the same. The worker refuses whatever is asked of it while it sleeps."""
-    events = tmp_path / "asked"
+def note_computations(monkeypatch: pytest.MonkeyPatch, events: Path) -> None:
+    """Write a line for every computation of a learner into the file in which the worker notes what it is asked."""
+    monkeypatch.setenv("GNOMON_TEST_ASKED", str(events))
+    events.write_text("")
     for verb in ("score", "forward_backward", "optim_step"):
         real = getattr(LocalLearner, verb)
 
@@ -107,6 +109,36 @@ def test_an_engine_sleeps_while_the_learner_computes(tmp_path, monkeypatch, name
             return real(self, *args, **options)
 
         monkeypatch.setattr(LocalLearner, verb, noted)
+
+
+def awake_computations(asked: list[str]) -> int:
+    """Computations of the learner while the engine was awake."""
+    asleep, found = False, 0
+    for verb in asked:
+        asleep = verb != "wake" and (asleep or verb == "sleep")
+        found += verb == "compute" and not asleep
+    return found
+
+
+def test_an_engine_sleeps_while_the_difference_is_measured(tmp_path, monkeypatch):
+    """By `gnomon mismatch`, for every dtype of the learner."""
+    note_computations(monkeypatch, events := tmp_path / "asked")
+    engine = {**SMALL["engine"], "cache_gib": 1, "sleep": True, "dtype": "float32"}
+    config, _ = configure("char_count", {"engine": engine, "rollout": {"prompts": 2, "group": 2, "max_tokens": 8}})
+    found = [line for line in mismatch.lines(config, lambda _: None) if line.engine == "vllm"]
+    assert found and not any(line.failed for line in found)
+    while_open = [part.split() for part in events.read_text().split("open")[1:]]
+    assert len(while_open) == len(found)
+    for asked in while_open:  # The first computations after `open` are of this engine.
+        start = asked[: asked.index("compute") + 1]
+        assert start[-2:] == ["sleep", "compute"] and awake_computations(start) == 0
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_engine_sleeps_while_the_learner_computes(tmp_path, monkeypatch, name):
+    """And the run is the same. The worker refuses whatever is asked of it while it sleeps."""
+    events = tmp_path / "asked"
+    note_computations(monkeypatch, events)
     settings = {**SMALL, "steps": 2, **SETTINGS[name]}
     found = {}
     for sleeps in (False, True):
@@ -123,12 +155,12 @@ def test_an_engine_sleeps_while_the_learner_computes(tmp_path, monkeypatch, name
             found[sleeps] = replies(run), reader.fingerprint
     assert found[True] == found[False]
     asked = events.read_text().split()
-    asleep, computed = False, 0
-    for verb in asked:
-        asleep = verb != "wake" and (asleep or verb == "sleep")
-        computed += verb == "compute"
-        assert asleep or verb != "compute"
-    assert computed >= 4 and asked.count("sleep") - asked.count("wake") in (0, 1) and asked.count("sleep") == 3
+    assert (
+        asked.count("compute") >= 4
+        and awake_computations(asked) == 0
+        and asked.count("sleep") - asked.count("wake") in (0, 1)
+        and asked.count("sleep") == 3
+    )
 
 
 class Stops:

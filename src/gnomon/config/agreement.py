@@ -18,6 +18,8 @@ __all__ = ["contradictions"]
 
 LARGEST_RANK = 512
 """Of an adapter in vLLM."""
+MEMORY = {"gpu_memory_utilization", "kv_cache_memory_bytes"}
+"""Arguments of vLLM that limit its memory."""
 
 
 def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
@@ -69,7 +71,8 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="vLLM returns the log-probabilities of single tokens, not of the whole vocabulary",
             fix="engine=embedded, or rollout.entropy=false",
         )
-    if config.policy.attention == "flex" and config.policy.device == "cpu":
+    elsewhere = config.learner.startswith(("http", "ray"))
+    if config.policy.attention == "flex" and config.policy.device == "cpu" and not elsewhere:
         yield ConfigError(
             "E338",
             "policy.attention=flex cannot train with policy.device=cpu",
@@ -122,7 +125,7 @@ def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
                 why=why,
                 fix="engine.sleep=false",
             )
-    if not config.engine.cache_gib and "gpu_memory_utilization" not in config.engine.arguments:
+    if not config.engine.cache_gib and not config.engine.arguments.keys() & MEMORY:
         yield ConfigError(
             "E045",
             "engine.sleep needs engine.cache_gib",
@@ -147,6 +150,18 @@ def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
                 why=why,
                 fix="engine.gpus=[]",
             )
+    learners, own = max(1, config.ranks), config.learner == "local" and config.policy.device != "cpu"
+    if own and min(config.engine.gpus) < learners:
+        used = "0" if learners == 1 else f"0 to {learners - 1}"
+        free = ",".join(str(learners + place) for place in range(len(config.engine.gpus)))
+        yield ConfigError(
+            "E045",
+            f"engine.gpus={','.join(map(str, config.engine.gpus))} has a GPU of the learner",
+            where=origins.get("engine.gpus", "engine.gpus"),
+            why=f"the learner uses GPU {used}",
+            fix=f"engine.gpus={free}"
+            + (", or engine.gpus=[] engine.sleep=true engine.cache_gib=4 for one GPU" if learners == 1 else ""),
+        )
 
 
 def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

@@ -374,7 +374,7 @@ class Engine(Section):
     """Numbers of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the first
     GPU, which the learner uses too."""
     cache_gib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Memory for keys and values, in GiB. 0 lets vLLM choose."""
+    """Memory for keys and values on each of vLLM's GPUs, in GiB. 0 lets vLLM choose."""
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
     """Time without any answer, in seconds, after which a worker that has work counts as hung and is replaced."""
     restarts: Annotated[int, Field(ge=0)] = 3

@@ -130,7 +130,7 @@ class LearnerServer:
                 "the run and the learner's server have different settings",
                 where="learner",
                 why="; ".join(other),
-                fix=same(other, self.settings),
+                fix=same(other, self.settings, settings),
             )
         self._drop()
         config = self.config.model_copy(update={"learner": "local"})
@@ -144,10 +144,11 @@ class LearnerServer:
         self._learner = None
 
 
-def same(other: Sequence[str], ours: Mapping[str, Any]) -> str:
+def same(other: Sequence[str], ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     """What makes the settings equal. Devices decide the attention, so two equal recipes can have different ones."""
     if len(other) == 1 and other[0].startswith("policy.attention "):
-        return f"policy.attention={ours['policy']['attention']} in the run"
+        server, run = ours["policy"]["attention"], theirs.get("policy", {}).get("attention", "exact")
+        return f"start the run with policy.attention={server}, or the server with policy.attention={run}"
     return "start both with the same recipe and the same policy"
 
 

@@ -16,7 +16,6 @@ from gnomon.config.tinker import TINKER
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
-from gnomon.engines.vllm import VLLM
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
@@ -45,6 +44,7 @@ from gnomon.launch.makers import (
     make_workers,
     measured,
 )
+from gnomon.launch.makers.engine import alternating
 from gnomon.launch.makers.held_out import close_sets, make_sets
 from gnomon.launch.makers.policy import with_attention
 from gnomon.launch.makers.served import make_served
@@ -61,7 +61,6 @@ from gnomon.launch.recorded_runs import require_replay
 from gnomon.launch.token_budgets import require_token_budgets
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
-from gnomon.learners.alternating import Alternating
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
@@ -244,11 +243,6 @@ def sampler(
     except BaseException:
         engine.close()
         raise
-
-
-def alternating(learner: Learner, engine: Engine) -> Learner:
-    """The learner, which has an engine sleep while it computes if the engine does so."""
-    return Alternating(learner, engine.sleep) if isinstance(engine, VLLM) and engine.sleeps else learner
 
 
 def start(

@@ -139,7 +139,8 @@ def rank_group(ranks: int) -> int | str:
 def engine_body(config: RunConfig) -> Any:
     """What of an engine decides the bytes of a run."""
     engine = config.engine
-    body: dict[str, Any] = {"arguments": dict(engine.arguments)} if engine.type == "vllm" else {}
+    parallel = {"tensor_parallel_size": len(engine.gpus)} if len(engine.gpus) > 1 else {}
+    body: dict[str, Any] = {"arguments": {**parallel, **engine.arguments}} if engine.type == "vllm" else {}
     body |= {"batch_invariant": True} if engine.batch_invariant else {}
     body |= {"dtype": engine.dtype} if engine.dtype not in ("policy", config.policy.dtype) else {}
     body |= {"round_weights": engine.round_weights} if engine.round_weights != "no" else {}

@@ -19,6 +19,8 @@ from gnomon.launch.find import make_env
 from gnomon.launch.local import close, make_trainer
 from gnomon.launch.makers import make_engine, make_objective
 from gnomon.launch.makers.actor import make_sampling
+from gnomon.launch.makers.engine import alternating
+from gnomon.launch.makers.policy import with_attention
 from gnomon.launch.mismatch_advice import finer
 from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
@@ -65,7 +67,7 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     completions of first prompts. Args: tell: takes what is being measured.
     """
     torch.set_num_threads(config.threads)
-    env = make_env(config.env)
+    config, env = with_attention(config), make_env(config.env)
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
@@ -122,7 +124,7 @@ def line(
             if isinstance(engine, Embedded):
                 engine.tier = Tier.MEASURED  # Else a load is refused whose probe differs in a bit.
             engine.load(learner.publish())
-            stats = sampled(engine, learner, prompts, sampling, Key(config.seed).at("mismatch"))
+            stats = sampled(engine, alternating(learner, engine), prompts, sampling, Key(config.seed).at("mismatch"))
     except GnomonError as error:
         return failed(config, error)
     metrics = {name: stat.value for name, stat in stats.items()}

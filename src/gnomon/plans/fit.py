@@ -51,6 +51,8 @@ def phase_of(plan: Plan, crowded: Mapping[str, float]) -> str:
 def smallest(config: RunConfig, device: Device, lengths: Lengths) -> str:
     """The fewest changes after which the run fits, as words of a command line; empty where there are none."""
     for words, changed in changes(config):
+        if changed.engine.sleep and device.name == "cpu":
+            continue
         try:
             if planned(changed, device, lengths).fits:
                 return " ".join(words)

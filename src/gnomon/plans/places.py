@@ -12,6 +12,8 @@ from gnomon.plans.passes import Cost
 __all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "samplers", "vllm_gpus"]
 
 
+ASLEEP = 2.0**30
+"""Memory of a GPU that vLLM keeps while it sleeps: that of CUDA, and its graphs. Assumed."""
 FREED = "freed but kept"
 """The part of the memory that the C library keeps for later tensors."""
 
@@ -36,8 +38,10 @@ def samplers(config: RunConfig) -> int:
 
 
 def vllm_gpus(config: RunConfig) -> int:
-    """GPUs that vLLM has for itself."""
-    return len(config.engine.gpus)
+    """GPUs that vLLM has for itself and divides its weights among."""
+    return (
+        int(config.engine.arguments.get("tensor_parallel_size", len(config.engine.gpus))) if config.engine.gpus else 0
+    )
 
 
 def own_machine(config: RunConfig, device: Device) -> bool:
@@ -65,12 +69,12 @@ def placed(
     device: Device,
     state: Mapping[str, float],
     engine: Mapping[str, float],
-    versions: float,
+    own: Mapping[str, float],
     sampling: Cost,
     train: Cost,
 ) -> Places:
     """Args: state: bytes of one process of the learner, by part; engine: bytes of what a process that samples holds
-    beside its passes, by part; versions: bytes of the weights of the steps in progress, which the run holds.
+    beside its passes, by part; own: bytes of what the run's process holds in every phase, by part.
     """
     decode = {
         "keys and values": sampling.kept,
@@ -83,10 +87,10 @@ def placed(
     train = replace(train, peak=processes * train.peak, small=processes * train.small, large=processes * train.large)
     program = {"program": device.program}
     alone = {**program, **state, "activations": train.peak, FREED: freed(device, train.peak, train)}
-    kept = {"weights of open steps": versions}
-    gpus = vllm_gpus(config)
-    parts = {**engine, **decode, FREED: freed(device, sampling.peak, sampling)}
-    sampled = program | {name: size / max(1, gpus) for name, size in parts.items()}
+    kept, gpus = dict(own), vllm_gpus(config)
+    sampled = {**program, **engine, **decode, FREED: freed(device, sampling.peak, sampling)}
+    for name in ("engine weights", *(() if config.engine.cache_gib else ("keys and values",))):
+        sampled[name] /= max(1, gpus)  # A given size of keys and values is that of every GPU.
     if samplers(config) or gpus:
         if config.learner == "ray" or config.learner.startswith("http"):
             return Places(phase="sampling", run={**program, **kept}, beside=alone, sampler=sampled)
@@ -95,10 +99,10 @@ def placed(
         return Places(phase="training", run={**alone, **kept}, beside=others, sampler=sampled)
     if config.learner.startswith("http"):
         return Places(phase="sampling", run={**sampled, **kept}, beside=alone)
-    if config.engine.sleep:  # The engine and the training passes never have memory at the same time.
+    if config.engine.sleep and not cpu:
         awake = {**engine, **decode}
-        if train.peak >= sum(awake.values()):
-            return Places(phase="training", run=alone | kept)
+        if train.peak + ASLEEP >= sum(awake.values()):
+            return Places(phase="training", run={**alone, "vLLM, asleep": ASLEEP, **kept})
         return Places(phase="sampling", run={**program, **state, **awake, **kept})
     together = config.engine.type == "vllm" or config.rollout.lag > 0 or bool(ranks and not cpu)
     phase, more = busiest(decode, train, together=together)

@@ -67,6 +67,8 @@ class Plan:
     """Bytes of every sampler in a cluster, or of every GPU that vLLM has for itself, by part. Empty for none."""
     samplers: int
     """How many of them."""
+    sleeps: bool
+    """Whether vLLM sleeps while the policy is trained."""
     own_gpus: bool
     """Whether they are GPUs that vLLM has for itself."""
     together: bool
@@ -224,10 +226,16 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         moments = adam_bytes(config, moved) / max(1, config.ranks)
         state["critic"] = state["weights"] + state["gradients"] + moments
     engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
-    engine |= opponents(config, sampler)
-    versions = held_versions(config, device) * masters
+    others, always = (
+        opponents(config, sampler),
+        {"weights of open steps": float(held_versions(config, device) * masters)},
+    )
+    if config.engine.type == "vllm" and not samplers(config):  # The opponent's engine is in the run's process.
+        always |= others
+    else:
+        engine |= others
     largest = max(sampling, held_out, *sets.values(), key=peak_of)
-    found = placed(config, device, state, engine, versions, largest, train)
+    found = placed(config, device, state, engine, always, largest, train)
     return Plan(
         device=device,
         lengths=lengths,
@@ -238,6 +246,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         learner=some(found.beside),
         sampler=some(found.sampler),
         samplers=samplers(config) or vllm_gpus(config),
+        sleeps=config.engine.sleep,
         own_gpus=bool(vllm_gpus(config)),
         together=own_machine(config, device),
         ranks=config.ranks,

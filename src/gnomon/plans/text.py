@@ -69,6 +69,8 @@ def left_out(plan: Plan) -> Iterator[str]:
         yield "transfers between the processes of the learner"
     if plan.served or plan.apart:
         yield "transfers between run and learner"
+    if plan.sleeps:
+        yield "moving vLLM's weights to the memory of the host and back"
     if plan.samplers and not plan.own_gpus:
         yield "Ray's own processes and its object store"
         yield "transfers between run and samplers"

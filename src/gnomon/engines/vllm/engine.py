@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import weakref
@@ -36,6 +37,14 @@ __all__ = ["VLLM", "WORKER"]
 WORKER = Path(__file__).with_name("worker.py")
 DECODED = 16
 """Tokens that are sampled after every load, to compare decoding with scoring."""
+CAUSES = {
+    "torchvision::nms": "pip uninstall -y torchvision torchaudio torchcodec, in the environment of vLLM",
+    "memory utilization": "engine.cache_gib=4, or as much as the GPU has room for beside the learner",
+    "KV cache": "a larger engine.cache_gib, or a smaller rollout.context",
+    "out of memory": "a smaller engine.cache_gib, or engine.gpus=1 where there is a second GPU",
+    "": "remove the cause that its output names (docs/engines.md)",
+}
+"""Words in the output of vLLM that does not start, and what helps."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of adapters for which vLLM can make room."""
 CACHED = 192
@@ -195,20 +204,24 @@ class VLLM:
                 return
             if self._waiting:
                 raise RuntimeError("the engine is sampling; it sleeps between two batches")
-            with suppress(Gone):  # A dead one has no memory, and is replaced when it is needed.
-                self._call(self._worker, {"do": "sleep"})
-                self._asleep = True
+            self._asleep = True  # Also if an interrupt comes before the answer.
+            self._turn(self._worker, "sleep")
 
     def _wake(self) -> None:
         """Have a sleeping worker take its memory again. This process returns what it does not use."""
         with self._changing:
-            if not self._asleep:
-                return
+            if self._asleep and self._worker is not None:
+                return_memory()
+                self._turn(self._worker, "wake")
             self._asleep = False
-            return_memory()
-            with suppress(Gone):
-                if self._worker is not None:
-                    self._call(self._worker, {"do": "wake"})
+
+    def _turn(self, worker: WorkerProcess, what: str) -> None:
+        """Have a worker sleep or wake up. One that cannot is ended, and so replaced when it is needed."""
+        with suppress(Gone):
+            try:
+                worker.begin({"do": what}).result()
+            except Refused:
+                worker.kill()
 
     def _stored(self, weights: WeightsRef) -> Path:
         """The weights in a file or folder of our own. No version before it had its name."""
@@ -360,16 +373,14 @@ class VLLM:
             found = worker.begin({"do": "open", "arguments": self._arguments}).result()[0]
             return {name: found[name] for name in ("device", "head") if name in found}
         except Refused as error:
-            crowded = "memory utilization" in str(error)
+            log = worker.output()  # The cause is there: vLLM's own process fails, of which the answer says no more.
+            fix = next((fix for sign, fix in CAUSES.items() if sign in f"{error} {log}"), CAUSES[""])
             raise ResourceError(
                 "E540",
                 "vLLM does not start",
                 where=self.command[0],
-                why=str(error),
-                fix="engine.cache_gib=4, or as much as the GPU has room for beside the learner"
-                if crowded
-                else "pip uninstall -y torchvision torchaudio torchcodec, where torchvision::nms is the cause; "
-                "other causes: docs/engines.md",
+                why=f"{error}; its last output was:\n{worker.tail()}",
+                fix=fix,
             ) from error
 
     def _on_cpu(self, setting: str, why: str) -> ResourceError:
@@ -408,6 +419,7 @@ class VLLM:
 def return_memory() -> None:
     """Return what PyTorch keeps of freed memory to the GPU, where vLLM can take it."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        gc.collect()
         torch.cuda.empty_cache()
 
 

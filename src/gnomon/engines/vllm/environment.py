@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
+
+import torch
 
 from gnomon.errors import ResourceError
 
@@ -48,21 +51,22 @@ def worker_environment(
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         **({"VLLM_BATCH_INVARIANT": "1"} if batch_invariant else {}),
-        **({VISIBLE: visible(present.get(VISIBLE, ""), gpus)} if gpus else {}),
+        **({VISIBLE: visible(present.get(VISIBLE), gpus)} if gpus else {}),
     }
 
 
-def visible(seen: str, gpus: Sequence[int]) -> str:
-    """Names of some GPUs. Args: seen: names of those that this process sees; empty for all of the machine."""
-    names = [name.strip() for name in seen.split(",") if name.strip()]
-    if not names:
-        return ",".join(map(str, gpus))
+def visible(seen: str | None, gpus: Sequence[int]) -> str:
+    """Names of some GPUs. Args: seen: names of those that this process sees; None for all of the machine."""
+    if seen is None:
+        names = [str(number) for number in range(torch.cuda.device_count() or max(gpus) + 1)]
+    else:  # As CUDA reads it: nothing after a name that does not exist.
+        names = list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, seen.split(","))))
     if missing := [number for number in gpus if number >= len(names)]:
         raise ResourceError(
             "E545",
             f"there is no GPU {missing[0]} for vLLM",
-            where=f"engine.gpus={list(gpus)}",
-            why=f"{VISIBLE}={seen} shows this process {len(names)} GPUs, whose numbers begin with 0",
-            fix=f"unset {VISIBLE}, or name other GPUs in engine.gpus",
+            where=f"engine.gpus={','.join(map(str, gpus))}",
+            why=f"the run sees {len(names)} GPUs" + (f" ({VISIBLE}={seen})" if seen is not None else ""),
+            fix=f"engine.gpus={len(names) - 1}" if len(names) > 1 else "engine.gpus=[] engine.cache_gib=4",
         )
     return ",".join(names[number] for number in gpus)

@@ -147,8 +147,12 @@ class WorkerProcess:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(END)
 
+    def output(self) -> str:
+        """All that it has written."""
+        with suppress(OSError):
+            return self.log.read_text("utf-8", "replace")
+        return ""
+
     def tail(self) -> str:
         """The last lines of its output."""
-        with suppress(OSError):
-            return "\n".join(self.log.read_text("utf-8", "replace").strip().splitlines()[-SHOWN:])
-        return ""
+        return "\n".join(self.output().strip().splitlines()[-SHOWN:])

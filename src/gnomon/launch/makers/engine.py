@@ -21,6 +21,7 @@ from gnomon.keys import Key
 from gnomon.launch.loops import finished
 from gnomon.launch.makers.policy import attention_of, make_adapter, make_device, make_policy, make_precision
 from gnomon.launch.sampled import sampled
+from gnomon.learners.alternating import Alternating
 from gnomon.learners.base import Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.learners.served import ServedLearner
@@ -33,7 +34,7 @@ from gnomon.rendering import Renderer, joined
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
-__all__ = ["engine_facts", "make_engine", "make_in_flight", "measured"]
+__all__ = ["alternating", "engine_facts", "make_engine", "make_in_flight", "measured"]
 
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
@@ -138,6 +139,11 @@ def make_vllm(config: RunConfig) -> VLLM:
         sleeps=engine.sleep,
         gpus=engine.gpus,
     )
+
+
+def alternating(learner: Learner, engine: Engine) -> Learner:
+    """The learner, which has an engine sleep while it computes if the engine does so."""
+    return Alternating(learner, engine.sleep) if isinstance(engine, VLLM) and engine.sleeps else learner
 
 
 def make_in_flight(engine: Engine) -> Engine:
