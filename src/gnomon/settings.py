@@ -396,8 +396,8 @@ class EngineSettings(TypedDict, total=False):
     python: str
     """The Python interpreter of the environment that has vLLM. Only for `vllm`, as are the following settings."""
     gpus: list[int]
-    """Numbers of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the first
-    GPU, which the learner uses too."""
+    """Indices, from 0, of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the
+    first GPU, which the learner uses too."""
     cache_gib: float
     """Memory for keys and values on each of vLLM's GPUs, in GiB. 0 lets vLLM choose."""
     seconds: float

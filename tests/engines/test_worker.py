@@ -236,14 +236,20 @@ def test_an_engine_sleeps_only_beside_a_learner_of_the_same_process(words, what)
         (["engine.sleep=true", "engine.cache_gib=1", "engine.gpus=1"], "engine.sleep cannot .* engine.gpus"),
         (["engine.gpus=1", "launch=ray"], "engine.gpus cannot be combined with launch=ray"),
         (["engine.gpus=1", "engine.type=embedded"], "engine.gpus cannot be combined with engine.type=embedded"),
-        (["engine.gpus=0"], r"has a GPU of the learner(.|\n)*fix: engine.gpus=1, or engine.gpus=\[\] engine.sleep"),
-        (["engine.gpus=1", "ranks=2"], r"has a GPU of the learner(.|\n)*uses GPU 0 to 1(.|\n)*fix: engine.gpus=2\n"),
+        (
+            ["engine.gpus=0"],
+            r"names a GPU that the learner uses(.|\n)*fix: engine.gpus=1, or engine.gpus=\[\] engine.sleep",
+        ),
+        (
+            ["engine.gpus=1", "ranks=2"],
+            r"names a GPU that the learner uses(.|\n)*uses GPUs 0 to 1(.|\n)*fix: engine.gpus=2\n",
+        ),
         (["engine.gpus=1,0"], "fix: engine.gpus=1,2"),
         (["engine.gpus=a"], "engine.gpus"),
         (["engine.gpus=1,"], "engine.gpus"),
         (["engine.gpus=-1"], "engine.gpus"),
         (["engine.gpus=true"], "engine.gpus"),
-        (["engine.gpus=[1,1]"], "every number once"),
+        (["engine.gpus=[1,1]"], "a number twice"),
     ],
 )
 def test_gpus_that_contradict_other_settings_are_refused(words, match):
@@ -290,7 +296,7 @@ def test_an_engine_of_its_own_gpus_sees_no_others(monkeypatch):
             worker_environment({"CUDA_VISIBLE_DEVICES": seen}, 1, gpus=[missing])
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert worker_environment({}, 1, gpus=[1])["CUDA_VISIBLE_DEVICES"] == "1"
-    with pytest.raises(ResourceError, match=r"E545.*there is no GPU 2(.|\n)*sees 2 GPUs\n"):
+    with pytest.raises(ResourceError, match=r"E545.*there is no GPU 2(.|\n)*run sees: 2\n"):
         worker_environment({}, 1, gpus=[2])
 
 

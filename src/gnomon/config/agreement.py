@@ -102,7 +102,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 
 def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """An engine that sleeps while the policy is trained needs a device that both use, one after the other."""
+    """`engine.sleep` where vLLM and the learner do not use one device in turns."""
     learner = config.learner.partition(":")[0]
     wrong = [
         (config.engine.type != "vllm", f"engine.type={config.engine.type}", "only vLLM can sleep"),
@@ -113,7 +113,7 @@ def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "a sampler has a device of its own",
         ),
         (learner in ("http", "https", "ray"), f"learner={learner}", "the learner has a device of its own"),
-        (config.ranks > 0, "ranks", "the processes of the learner do not return memory that vLLM could take"),
+        (config.ranks > 0, "ranks", "the learner's processes do not free their cached GPU memory for vLLM"),
         (bool(config.engine.gpus), "engine.gpus", "vLLM has GPUs of its own"),
     ]
     for refused, what, why in wrong:
@@ -130,13 +130,13 @@ def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "E045",
             "engine.sleep needs engine.cache_gib",
             where=origins.get("engine.sleep", "engine.sleep"),
-            why="vLLM starts beside the learner, and without this setting it wants 92 % of the GPU's memory",
+            why="vLLM shares the GPU with the learner, and without this setting it uses 92 % of the GPU's memory",
             fix="engine.cache_gib=4",
         )
 
 
 def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """GPUs for an engine that does not choose them."""
+    """`engine.gpus` with an engine or launcher that does not support it, or with the learner's GPUs."""
     wrong = [
         (config.engine.type != "vllm", f"engine.type={config.engine.type}", "it is a setting of vLLM"),
         (config.launch.type != "local", f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
@@ -152,13 +152,13 @@ def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             )
     learners, own = max(1, config.ranks), config.learner == "local" and config.policy.device != "cpu"
     if own and min(config.engine.gpus) < learners:
-        used = "0" if learners == 1 else f"0 to {learners - 1}"
+        used = "GPU 0" if learners == 1 else f"GPUs 0 to {learners - 1}"
         free = ",".join(str(learners + place) for place in range(len(config.engine.gpus)))
         yield ConfigError(
             "E045",
-            f"engine.gpus={','.join(map(str, config.engine.gpus))} has a GPU of the learner",
+            f"engine.gpus={','.join(map(str, config.engine.gpus))}  names a GPU that the learner uses",
             where=origins.get("engine.gpus", "engine.gpus"),
-            why=f"the learner uses GPU {used}",
+            why=f"the learner uses {used}",
             fix=f"engine.gpus={free}"
             + (", or engine.gpus=[] engine.sleep=true engine.cache_gib=4 for one GPU" if learners == 1 else ""),
         )

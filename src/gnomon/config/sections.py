@@ -350,7 +350,7 @@ def numbers(value: object) -> object:
 def different(values: list[int]) -> list[int]:
     """Raises: PydanticCustomError for a number that occurs twice."""
     if len({*values}) < len(values):
-        raise PydanticCustomError("numbers", "input should have every number once")
+        raise PydanticCustomError("numbers", "input should not contain a number twice")
     return values
 
 
@@ -371,8 +371,8 @@ class Engine(Section):
     python: str = ""
     """The Python interpreter of the environment that has vLLM. Only for `vllm`, as are the following settings."""
     gpus: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(numbers), AfterValidator(different)] = []
-    """Numbers of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the first
-    GPU, which the learner uses too."""
+    """Indices, from 0, of the GPUs that vLLM uses, such as `1` or `2,3`. Its weights are divided among them. Empty: the
+    first GPU, which the learner uses too."""
     cache_gib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Memory for keys and values on each of vLLM's GPUs, in GiB. 0 lets vLLM choose."""
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0

@@ -145,7 +145,7 @@ class LearnerServer:
 
 
 def same(other: Sequence[str], ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """What makes the settings equal. Devices decide the attention, so two equal recipes can have different ones."""
+    """The fix that makes the settings equal. The attention of `auto` depends on the device, not on the recipe alone."""
     if len(other) == 1 and other[0].startswith("policy.attention "):
         server, run = ours["policy"]["attention"], theirs.get("policy", {}).get("attention", "exact")
         return f"start the run with policy.attention={server}, or the server with policy.attention={run}"

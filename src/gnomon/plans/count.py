@@ -47,9 +47,9 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.peak = 0
         """Most bytes of tensors made inside that were alive together."""
         self.small = 0
-        """The same of tensors of at most `RETURNED` bytes alone."""
+        """`peak` of tensors of at most `RETURNED` bytes."""
         self.large = 0
-        """The same of the others."""
+        """`peak` of larger tensors."""
         self._live = [0, 0]
         self._held: set[int] = set()
 

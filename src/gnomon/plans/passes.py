@@ -53,7 +53,7 @@ class Cost:
 
     @staticmethod
     def most(seconds: float, counts: Sequence[Count]) -> Cost:
-        """Of work that is done piece by piece."""
+        """The cost of work done in pieces: the largest of each count."""
         return Cost(
             seconds=seconds,
             peak=max(count.peak for count in counts),

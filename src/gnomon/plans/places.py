@@ -115,7 +115,7 @@ def placed(
 
 
 def freed(device: Device, peak: float, *phases: Cost) -> float:
-    """Bytes that tensors of some phases have used and that the C library keeps, beside those of the peak.
+    """Freed bytes that the C library keeps after these phases, in addition to `peak`.
 
     It keeps as many bytes as small tensors have used at once in any phase, and returns those of large tensors.
     """

@@ -66,11 +66,11 @@ class Plan:
     sampler: Mapping[str, float]
     """Bytes of every sampler in a cluster, or of every GPU that vLLM has for itself, by part. Empty for none."""
     samplers: int
-    """How many of them."""
+    """Number of samplers or GPUs in `sampler`."""
     sleeps: bool
     """Whether vLLM sleeps while the policy is trained."""
     own_gpus: bool
-    """Whether they are GPUs that vLLM has for itself."""
+    """Whether `sampler` is a GPU that only vLLM uses."""
     together: bool
     """Whether all these processes share the memory of one machine."""
     ranks: int

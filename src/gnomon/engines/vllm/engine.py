@@ -44,7 +44,7 @@ CAUSES = {
     "out of memory": "a smaller engine.cache_gib, or engine.gpus=1 where there is a second GPU",
     "": "remove the cause that its output names (docs/engines.md)",
 }
-"""Words in the output of vLLM that does not start, and what helps."""
+"""Text in vLLM's output when it does not start, and the fix."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of adapters for which vLLM can make room."""
 CACHED = 192
@@ -197,18 +197,18 @@ class VLLM:
     def sleep(self) -> None:
         """Have the worker free the memory of weights, keys and values until it is needed again.
 
-        Nothing happens where it sleeps already, and where there is no worker.
+        Does nothing if the worker already sleeps or there is no worker.
         """
         with self._changing:
             if not self.sleeps or self._asleep or self._worker is None:
                 return
             if self._waiting:
-                raise RuntimeError("the engine is sampling; it sleeps between two batches")
+                raise RuntimeError("the engine is sampling; it can sleep only between two batches")
             self._asleep = True  # Also if an interrupt comes before the answer.
             self._turn(self._worker, "sleep")
 
     def _wake(self) -> None:
-        """Have a sleeping worker take its memory again. This process returns what it does not use."""
+        """Have a sleeping worker take its memory again. This process frees its cached GPU memory first."""
         with self._changing:
             if self._asleep and self._worker is not None:
                 return_memory()
@@ -216,7 +216,7 @@ class VLLM:
             self._asleep = False
 
     def _turn(self, worker: WorkerProcess, what: str) -> None:
-        """Have a worker sleep or wake up. One that cannot is ended, and so replaced when it is needed."""
+        """Have a worker sleep or wake up. A worker that fails to is killed, and replaced when next needed."""
         with suppress(Gone):
             try:
                 worker.begin({"do": what}).result()
@@ -373,7 +373,7 @@ class VLLM:
             found = worker.begin({"do": "open", "arguments": self._arguments}).result()[0]
             return {name: found[name] for name in ("device", "head") if name in found}
         except Refused as error:
-            log = worker.output()  # The cause is there: vLLM's own process fails, of which the answer says no more.
+            log = worker.output()  # It has the cause: the answer does not say why vLLM's own process failed.
             fix = next((fix for sign, fix in CAUSES.items() if sign in f"{error} {log}"), CAUSES[""])
             raise ResourceError(
                 "E540",

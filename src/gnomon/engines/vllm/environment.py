@@ -56,17 +56,18 @@ def worker_environment(
 
 
 def visible(seen: str | None, gpus: Sequence[int]) -> str:
-    """Names of some GPUs. Args: seen: names of those that this process sees; None for all of the machine."""
+    """Value of `CUDA_VISIBLE_DEVICES` for the worker. Args: seen: its value in this process; None if unset."""
     if seen is None:
         names = [str(number) for number in range(torch.cuda.device_count() or max(gpus) + 1)]
-    else:  # As CUDA reads it: nothing after a name that does not exist.
+    else:  # Like CUDA, ignore all names after an empty name or -1.
         names = list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, seen.split(","))))
     if missing := [number for number in gpus if number >= len(names)]:
         raise ResourceError(
             "E545",
             f"there is no GPU {missing[0]} for vLLM",
             where=f"engine.gpus={','.join(map(str, gpus))}",
-            why=f"the run sees {len(names)} GPUs" + (f" ({VISIBLE}={seen})" if seen is not None else ""),
+            why=f"number of GPUs that the run sees: {len(names)}"
+            + (f" ({VISIBLE}={seen})" if seen is not None else ""),
             fix=f"engine.gpus={len(names) - 1}" if len(names) > 1 else "engine.gpus=[] engine.cache_gib=4",
         )
     return ",".join(names[number] for number in gpus)

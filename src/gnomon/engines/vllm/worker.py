@@ -12,7 +12,7 @@ request has a number (`id`), and so has its answer:
     score   prompt                                     logprobs of every token but the first
     load    path, version, in_flight                   takes over a safetensors file, or the folder of an adapter
     sleep                                              frees the memory of weights, keys and values
-    wake                                               takes it again, before anything else is asked
+    wake                                               takes that memory again; must precede any other request
     drop    of                                         ends a request that nobody waits for
     close                                              ends the worker
 """
@@ -156,7 +156,7 @@ class Server:
             **(whole_prompts if current_platform.is_cpu() else beside_others)(message["arguments"]),
             **message["arguments"],
         }
-        if current_platform.is_cpu():  # It cannot sleep, which the other side refuses.
+        if current_platform.is_cpu():  # vLLM cannot sleep on a CPU; the engine then raises E543.
             settings.pop("enable_sleep_mode", None)
         self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
         await self.engine.collective_rpc("watch")
@@ -205,7 +205,7 @@ class Server:
         return {}, {}
 
     async def sleep(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
-        """Weights are kept in the memory of the host. Keys and values are not, also those of the prefix cache."""
+        """Weights are kept in the memory of the host. Keys and values are discarded, also those of the prefix cache."""
         await self.engine.sleep(level=1)
         return {}, {}
 
@@ -229,8 +229,8 @@ def whole_prompts(arguments: Message) -> Message:
 
 
 def beside_others(arguments: Message) -> Message:
-    """Settings by which vLLM starts on a GPU that others use too. It would ask for 92 % of all memory to be free, also
-    where the size of the cache is set and nothing follows from that share."""
+    """Settings by which vLLM starts on a GPU that others use too. By default it requires 92 % of all
+    memory to be free, even if the cache size is set and this fraction has no effect."""
     return {"gpu_memory_utilization": 0.01} if "kv_cache_memory_bytes" in arguments else {}
 
 

@@ -142,7 +142,7 @@ def make_vllm(config: RunConfig) -> VLLM:
 
 
 def alternating(learner: Learner, engine: Engine) -> Learner:
-    """The learner, which has an engine sleep while it computes if the engine does so."""
+    """The learner; an engine that can sleep does so while the learner computes."""
     return Alternating(learner, engine.sleep) if isinstance(engine, VLLM) and engine.sleeps else learner
 
 

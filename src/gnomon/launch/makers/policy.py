@@ -44,7 +44,7 @@ def attention_of(config: RunConfig) -> str:
 
 
 def with_attention(config: RunConfig) -> RunConfig:
-    """The settings with the attention that `auto` is on this machine, for processes on machines with other devices."""
+    """The settings with `auto` replaced by this machine's attention, so that processes elsewhere use the same."""
     if config.policy.attention != "auto" or config.learner.startswith(("object:", TINKER)):
         return config
     return config.model_copy(update={"policy": config.policy.model_copy(update={"attention": attention_of(config)})})
