@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from gnomon.config.optimiser import optimiser
@@ -101,30 +101,31 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         )
 
 
+def excluded(setting: str, off: str, wrong: Sequence[tuple[bool, str, str]], origins: Origins) -> Iterator[ConfigError]:
+    """Args: off: the value that can be combined with all; wrong: whether another setting is there, it, and why not."""
+    for there, other, why in wrong:
+        if there:
+            yield ConfigError(
+                "E045",
+                f"{setting} cannot be combined with {other}",
+                where=origins.get(setting, setting),
+                why=why,
+                fix=f"{setting}={off}",
+            )
+
+
 def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """`engine.sleep` where vLLM and the learner do not use one device in turns."""
     learner = config.learner.partition(":")[0]
     wrong = [
         (config.engine.type != "vllm", f"engine.type={config.engine.type}", "only vLLM can sleep"),
         (config.rollout.lag > 0, "rollout.lag", "with a lag, it samples while the policy is trained"),
-        (
-            config.launch.type != "local",
-            f"launch={config.launch.type}",
-            "a sampler has a device of its own",
-        ),
+        (config.launch.type != "local", f"launch={config.launch.type}", "a sampler has a device of its own"),
         (learner in ("http", "https", "ray"), f"learner={learner}", "the learner has a device of its own"),
         (config.ranks > 0, "ranks", "the learner's processes do not free their cached GPU memory for vLLM"),
         (bool(config.engine.gpus), "engine.gpus", "vLLM has GPUs of its own"),
     ]
-    for refused, what, why in wrong:
-        if refused:
-            yield ConfigError(
-                "E045",
-                f"engine.sleep cannot be combined with {what}",
-                where=origins.get("engine.sleep", "engine.sleep"),
-                why=why,
-                fix="engine.sleep=false",
-            )
+    yield from excluded("engine.sleep", "false", wrong, origins)
     if not config.engine.cache_gib and not config.engine.arguments.keys() & MEMORY:
         yield ConfigError(
             "E045",
@@ -141,22 +142,14 @@ def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         (config.engine.type != "vllm", f"engine.type={config.engine.type}", "it is a setting of vLLM"),
         (config.launch.type != "local", f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
     ]
-    for refused, what, why in wrong:
-        if refused:
-            yield ConfigError(
-                "E045",
-                f"engine.gpus cannot be combined with {what}",
-                where=origins.get("engine.gpus", "engine.gpus"),
-                why=why,
-                fix="engine.gpus=[]",
-            )
+    yield from excluded("engine.gpus", "[]", wrong, origins)
     learners, own = max(1, config.ranks), config.learner == "local" and config.policy.device != "cpu"
     if own and min(config.engine.gpus) < learners:
         used = "GPU 0" if learners == 1 else f"GPUs 0 to {learners - 1}"
         free = ",".join(str(learners + place) for place in range(len(config.engine.gpus)))
         yield ConfigError(
             "E045",
-            f"engine.gpus={','.join(map(str, config.engine.gpus))}  names a GPU that the learner uses",
+            f"engine.gpus={','.join(map(str, config.engine.gpus))} names a GPU that the learner uses",
             where=origins.get("engine.gpus", "engine.gpus"),
             why=f"the learner uses {used}",
             fix=f"engine.gpus={free}"

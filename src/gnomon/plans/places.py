@@ -39,9 +39,8 @@ def samplers(config: RunConfig) -> int:
 
 def vllm_gpus(config: RunConfig) -> int:
     """GPUs that vLLM has for itself and divides its weights among."""
-    return (
-        int(config.engine.arguments.get("tensor_parallel_size", len(config.engine.gpus))) if config.engine.gpus else 0
-    )
+    gpus = len(config.engine.gpus)
+    return int(config.engine.arguments.get("tensor_parallel_size", gpus)) if gpus else 0
 
 
 def own_machine(config: RunConfig, device: Device) -> bool:

@@ -226,10 +226,8 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         moments = adam_bytes(config, moved) / max(1, config.ranks)
         state["critic"] = state["weights"] + state["gradients"] + moments
     engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
-    others, always = (
-        opponents(config, sampler),
-        {"weights of open steps": float(held_versions(config, device) * masters)},
-    )
+    others = opponents(config, sampler)
+    always: dict[str, float] = {"weights of open steps": held_versions(config, device) * masters}
     if config.engine.type == "vllm" and not samplers(config):  # The opponent's engine is in the run's process.
         always |= others
     else:
