@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test quick test-ci test-all check docs format kill bench gpu programs clean
+.PHONY: demo test quick test-ci test-all check extras docs format kill bench gpu programs clean
 
 demo: $(STAMP)
 	@rm -rf runs/demo
@@ -37,6 +37,11 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# All extras resolve together under the constraints, and so does each alone.
+EXTRAS = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies'], sep=',')"
+extras: $(STAMP)
+	$(BIN)/pip install -q --dry-run --ignore-installed -c constraints.txt -e ".[$$($(EXTRAS))]"
 
 format: $(STAMP)
 	$(BIN)/ruff format .
