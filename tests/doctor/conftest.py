@@ -30,6 +30,8 @@ class Reply:
     text: str
     tokens: int = 12
     cut: bool = False
+    stop: Stop = Stop.DONE
+    """Where it is neither cut nor failed."""
     parts: tuple[Part, ...] = ()
 
 
@@ -69,7 +71,7 @@ def rollout(task: Task, sample: int, found: Reply, version: int) -> Rollout:
         version=version,
     )  # fmt: skip
     verdict = Verdict(status=found.status, parts=parts, extracted=found.answer, detail="the service did not respond")
-    stop = Stop.FAILED if found.status is Status.FAILED else Stop.TRUNCATED if found.cut else Stop.DONE
+    stop = Stop.FAILED if found.status is Status.FAILED else Stop.TRUNCATED if found.cut else found.stop
     turn = Turn(prompt_ids=(1,), completion=completion, messages=task.messages)
     return Rollout(task=task, sample=sample, turns=(turn,), verdict=verdict, stop=stop)
 

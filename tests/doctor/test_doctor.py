@@ -14,12 +14,13 @@ from doctor.conftest import STEPS, Reply, Script, sound
 from gnomon.doctor.evidence import evidence_of, steps_to_read
 from gnomon.doctor.finding import Finding, in_order
 from gnomon.doctor.machine import Machine, faults
-from gnomon.doctor.run import examine
+from gnomon.doctor.run import Change, examine
 from gnomon.integrations.imports.files import Options
 from gnomon.launch.importing import imported
 from gnomon.launch.read import address
+from gnomon.monitoring.alarms import alarms
 from gnomon.store import RunReader
-from gnomon.types import Part, Status
+from gnomon.types import Part, Status, Stop
 
 
 def changed(rate: float, **values: object):
@@ -94,6 +95,7 @@ CASES = {
     "rollout.template": Script(play=changed(0.6, text="<|im_start|>user\nnext")),
     "rollout.no_end": Script(play=changed(0.7, cut=True)),
     "rollout.cut_off": Script(play=changed(0.8, cut=True, answer=None, status=Status.NO_ANSWER)),
+    "rollout.limited": Script(play=changed(0.8, stop=Stop.TURNS, answer=None, status=Status.NO_ANSWER)),
     "rollout.unparsable": Script(play=changed(0.9, answer=None, status=Status.NO_ANSWER)),
     "rollout.alike": Script(play=lambda step, task, sample, rng: sound(step, task, sample, random.Random(task))),
     "judge.fails": Script(play=changed(0.33, status=Status.FAILED, answer=None)),
@@ -173,10 +175,55 @@ def test_every_rollout_has_one_cause(write):
     assert diagnosis(folder).causes["truncated"] == pytest.approx(mute, abs=1e-12)
 
 
-def test_a_flat_curve_is_called_flat(write):
-    found = diagnosis(write(Script(play=flat)))
+@pytest.mark.parametrize("cut_off", [0.0, 0.33, 0.62, 0.95])
+def test_alarms_and_doctor_name_the_same_cause_of_missing_answers(cut_off, write):
+    """95 % of the rollouts have no answer; some of them were cut off, the others cannot be read."""
+
+    def mute(step, task, sample, rng):
+        found = replace(sound(step, task, sample, rng), answer=None, status=Status.NO_ANSWER)
+        kind = rng.random()
+        return replace(found, cut=kind < cut_off) if kind < 0.95 else sound(step, task, sample, rng)
+
+    folder = write(Script(play=mute))
+    with RunReader(folder) as reader:
+        rung = [alarm.name for alarm in alarms(reader)]
+    first = diagnosis(folder).findings[0].name
+    assert (first, rung) == (
+        ("rollout.cut_off", ["replies.cut_off"]) if cut_off > 0.475 else ("rollout.unparsable", ["answers.unreadable"])
+    )
+
+
+def test_the_limit_that_was_reached_is_the_one_to_raise(write):
+    finding = diagnosis(write(CASES["rollout.limited"])).findings[0]
+    assert finding.fix.startswith("raise rollout.turns") and "rollout.max_tokens" not in finding.fix
+
+
+def test_a_declared_reward_for_the_format_is_no_reward_for_a_wrong_answer(write):
+    def formatted(step, task, sample, rng):
+        found = sound(step, task, sample, rng)
+        right = float(found.status is Status.CORRECT)
+        tidy = Part(name="format", value=float(rng.random() < 0.5), weight=0.2)
+        return replace(found, parts=(Part(name="correct", value=right), tidy))
+
+    assert "rewarded although wrong" not in diagnosis(write(Script(play=formatted))).causes
+
+
+def test_a_flat_curve_is_called_flat_and_says_what_would_tell(write):
+    folder = write(Script(play=flat))
+    found = diagnosis(folder)
     assert found.change is not None and found.change.flat
     assert found.causes["group all wrong"] > 0.1
+    said = command("doctor", str(folder)).stdout
+    assert "too early to tell" in said and f"about {found.change.tasks_to_tell} held-out tasks" in said
+
+
+@pytest.mark.parametrize("gain", [0.03, 0.08])
+def test_so_many_tasks_or_steps_would_tell(gain):
+    """With them the gain is 2.8 standard errors: above 1.96 of them in four of five repetitions."""
+    change = Change(before=0.2, after=0.2 + gain, error=0.05, tasks=80, steps=20)
+    assert change.flat and change.steps_to_tell is not None
+    assert gain / (change.error * (change.tasks / change.tasks_to_tell) ** 0.5) == pytest.approx(2.8, rel=0.01)
+    assert gain * change.steps_to_tell / change.steps / change.error == pytest.approx(2.8, rel=0.03)
 
 
 def test_an_increase_is_not_called_flat(write):

@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Collection
 
 from gnomon.doctor.evidence import Evidence, Group, Seen
+from gnomon.doctor.judge import unearned
 from gnomon.doctor.rollout import has_markers
+from gnomon.monitoring.endings import Ending
 
 __all__ = ["WHOLE", "causes"]
 
 WHOLE = {
     "rollout.template": "wrong template",
     "judge.constant": "constant reward",
+    "judge.paid_elsewhere": "paid without a right answer",
     "advantage.sign": "swapped advantage",
     "advantage.zero": "no advantage",
     "update.stale": "stale weights",
@@ -52,7 +55,12 @@ def of_rollout(seen: Seen, group: Group) -> str:
         return "verifier failed"
     if seen.cut and not seen.right:
         return "truncated"
-    if seen.unparsable:
+    if seen.ending is Ending.UNREADABLE:
         return "no parsed answer"
-    mean = sum(other.reward for other in group) / len(group)
-    return "rewarded although wrong" if seen.judged and not seen.right and seen.reward > mean + 1e-9 else ""
+    mean = sum(map(beyond_parts, group)) / len(group)
+    return "rewarded although wrong" if seen.judged and not seen.right and beyond_parts(seen) > mean + 1e-9 else ""
+
+
+def beyond_parts(seen: Seen) -> float:
+    """The reward without what declared parts pay that need no right answer, such as one for the format."""
+    return seen.reward - unearned(seen)

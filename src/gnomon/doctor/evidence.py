@@ -13,9 +13,10 @@ from gnomon.config import leaves
 from gnomon.metrics import current
 from gnomon.models.hub import at_commits
 from gnomon.monitoring.alarms import Alarm, alarms
+from gnomon.monitoring.endings import Ending, ending
 from gnomon.store import Record, RunReader
 from gnomon.store.codec import verdict_of
-from gnomon.types import Kind, Status, Stop, Verdict
+from gnomon.types import Kind, Status, Verdict
 
 __all__ = ["END", "Evidence", "Group", "Seen", "evidence_of"]
 
@@ -39,8 +40,9 @@ class Seen:
     tokens: int
     version: int
     """Of the weights that sampled its last completion."""
-    cut: bool
-    """Whether a limit ended it."""
+    ending: Ending
+    stop: str
+    """Why it stopped, as its record says; empty where a log of another trainer does not."""
     turns: int
     verdict: Verdict
     advantage: float | None
@@ -61,8 +63,9 @@ class Seen:
         return self.verdict.status.kind not in (Kind.FAILED, Kind.UNJUDGED)
 
     @property
-    def unparsable(self) -> bool:
-        return self.verdict.status.kind is Kind.UNPARSABLE
+    def cut(self) -> bool:
+        """Whether a limit ended it."""
+        return self.ending in (Ending.CUT_OFF, Ending.ENDLESS, Ending.LIMITED)
 
     @property
     def failed(self) -> bool:
@@ -185,7 +188,7 @@ def grouped(records: Sequence[Record], kind: str) -> tuple[Group, ...]:
 
 def seen(record: Record, spare: bool) -> Seen:
     body, prefix = record.body, "held-out:" if record.kind == "held_out" else ""
-    limits = (Stop.TRUNCATED, Stop.CONTEXT, Stop.TURNS, Stop.TIME)
+    verdict, stop = verdict_of(record), body.get("stop") or ""
     return Seen(
         address=f"{prefix}{record.step}:{record.task}:{record.sample}",
         step=record.step or 0,
@@ -193,9 +196,10 @@ def seen(record: Record, spare: bool) -> Seen:
         reply=body["reply"],
         tokens=body.get("tokens") or 0,
         version=body.get("version", -1),
-        cut=body.get("stop") in limits,
+        ending=ending(stop, verdict),
+        stop=stop,
         turns=len(body.get("turns") or (1,)),
-        verdict=verdict_of(record),
+        verdict=verdict,
         advantage=body.get("advantage"),
         spare=spare,
     )

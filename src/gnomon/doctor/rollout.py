@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from gnomon.doctor.evidence import Evidence, Group, Seen
@@ -10,7 +11,9 @@ from gnomon.doctor.finding import Finding
 from gnomon.doctor.rates import percent, picked, share, sign
 from gnomon.doctor.template import foreign
 from gnomon.monitoring.alarms import ADVICE
+from gnomon.monitoring.endings import Ending, mostly_cut_off
 from gnomon.store.layout import RECIPE
+from gnomon.types import Stop
 
 __all__ = ["find", "has_markers"]
 
@@ -27,7 +30,7 @@ POOR = 0.5
 CUT_OFF = 0.2
 """Share of replies that a limit may end. TRL shows it as `completions/clipped_ratio`."""
 UNPARSABLE = 0.5
-"""Share of complete replies that may lack an answer."""
+"""Share of replies that may lack an answer although most of them are complete."""
 ALIKE = 0.5
 """Share of groups whose replies may all be equal."""
 SHORT = 8
@@ -35,9 +38,18 @@ SHORT = 8
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for check in (template, no_end, cut_off, unparsable, alike):
+    """Of replies that are cut off and replies that cannot be read, the more frequent come first."""
+    mute = (cut_off, unparsable) if by_limit(evidence) else (unparsable, cut_off)
+    for check in (template, no_end, *mute, limited, alike):
         if found := check(evidence):
             yield found
+
+
+def by_limit(evidence: Evidence) -> bool:
+    """Whether more replies are cut off than end without an answer that can be read."""
+    seen = [seen for group in evidence.start or evidence.groups for seen in group]
+    counts = Counter(each.ending for each in seen)
+    return mostly_cut_off(counts[Ending.CUT_OFF], counts[Ending.UNREADABLE])
 
 
 def has_markers(seen: Seen) -> bool:
@@ -48,13 +60,13 @@ def template(evidence: Evidence) -> Finding | None:
     """The renderer is not the one of the model folder and the replies are poor, or replies hold markers of roles."""
     marked = sign(evidence, has_markers, MARKED)
     why = foreign(evidence.recipe)
-    poor = share(evidence.start, lambda seen: seen.unparsable or seen.cut)
+    poor = share(evidence.start, lambda seen: seen.ending is not Ending.ANSWERED)
     if why and poor is not None and poor.mean > POOR:
         return Finding(
             name="rollout.template",
             sentence=f"{why}; {percent(poor.mean)} of the first replies have no answer or do not end",
             fix=evidence.again("policy.renderer=auto"),
-            read=picked(evidence.start, lambda seen: seen.unparsable or seen.cut),
+            read=picked(evidence.start, lambda seen: seen.ending is not Ending.ANSWERED),
         )
     if marked is None:
         return None
@@ -70,7 +82,7 @@ def template(evidence: Evidence) -> Finding | None:
 
 def no_end(evidence: Evidence) -> Finding | None:
     """Replies that hold an answer and go on to the limit."""
-    found = sign(evidence, lambda seen: seen.cut and seen.verdict.extracted is not None, CUT_OFF)
+    found = sign(evidence, lambda seen: seen.ending is Ending.ENDLESS, CUT_OFF)
     if found is None:
         return None
     return Finding(
@@ -84,7 +96,7 @@ def no_end(evidence: Evidence) -> Finding | None:
 
 def cut_off(evidence: Evidence) -> Finding | None:
     """Replies that a limit ends."""
-    found = sign(evidence, lambda seen: seen.cut and seen.verdict.extracted is None, CUT_OFF)
+    found = sign(evidence, lambda seen: seen.ending is Ending.CUT_OFF, CUT_OFF)
     if found is None:
         return None
     limit = evidence.recipe.get("rollout.max_tokens", 0)
@@ -98,22 +110,49 @@ def cut_off(evidence: Evidence) -> Finding | None:
     )
 
 
+OTHER_LIMITS = {
+    Stop.TURNS: ("rollout.turns", "the limit of turns"),
+    Stop.CONTEXT: ("rollout.context", "the end of the context"),
+    Stop.TIME: ("rollout.seconds", "the limit of time"),
+}
+"""Settings that end an episode, with what they set."""
+
+
+def limited(evidence: Evidence) -> Finding | None:
+    """Episodes that end at a limit of turns, context or time before they have an answer."""
+    found = sign(evidence, lambda seen: seen.ending is Ending.LIMITED, CUT_OFF)
+    if found is None:
+        return None
+    stops = Counter(s.stop for group in evidence.groups for s in group if s.ending is Ending.LIMITED)
+    setting, words = OTHER_LIMITS[Stop(stops.most_common(1)[0][0])]
+    return Finding(
+        name="rollout.limited",
+        sentence=f"{percent(found.rate)} of the episodes reach a limit before an answer {found.when}, mostly {words}",
+        fix=f"raise {setting} (here {evidence.recipe.get(setting, 0)}), or use tasks that need less",
+        since=found.since,
+        read=found.read,
+    )
+
+
 def unparsable(evidence: Evidence) -> Finding | None:
-    """Complete replies without an answer that can be parsed."""
-    found = sign(evidence, lambda seen: seen.unparsable and not seen.cut, UNPARSABLE)
+    """Complete replies without an answer that can be parsed; or replies without an answer, most of them complete."""
+    found = sign(evidence, lambda seen: seen.ending is Ending.UNREADABLE, UNPARSABLE)
+    if found is None and not by_limit(evidence):
+        found = sign(evidence, lambda seen: seen.ending in (Ending.UNREADABLE, Ending.CUT_OFF), UNPARSABLE)
     if found is None:
         return None
     groups = evidence.start if found.since == 0 else evidence.end
-    mute = [seen for group in groups for seen in group if seen.unparsable and not seen.cut]
+    mute = [seen for group in groups for seen in group if seen.ending is Ending.UNREADABLE]
+    rate = len(mute) / sum(map(len, groups))
     there = sum(mentions(evidence, seen) for seen in mute) / len(mute)
     return Finding(
         name="rollout.unparsable",
-        sentence=f"{percent(found.rate)} of the replies end and have no answer that can be parsed {found.when}; the "
+        sentence=f"{percent(rate)} of the replies end and have no answer that can be parsed {found.when}; the "
         f"reference answer stands somewhere in {percent(there)} of them",
         fix=f"{ADVICE['answers.unreadable']}; gnomon replay {evidence.run} env.strictness=last judges these replies "
         f"leniently ({RECIPE} has the present setting)",
         since=found.since,
-        read=found.read,
+        read=picked(groups, lambda seen: seen.ending is Ending.UNREADABLE),
     )
 
 

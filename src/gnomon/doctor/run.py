@@ -22,6 +22,10 @@ from gnomon.store.layout import RECIPE
 
 __all__ = ["Change", "Diagnosis", "diagnose", "examine"]
 
+SHOWN = 1.96 + 0.84
+"""A difference of so many standard errors is shown at 95 % in four of five repetitions."""
+SMALL = 0.02
+"""The smallest gain that is worth more held-out tasks."""
 TASKS = 4096
 """Train tasks that held-out ones are compared with, beyond those that were drawn."""
 
@@ -34,11 +38,32 @@ class Change:
     after: float
     error: float
     """Standard error of the difference, over different tasks."""
+    tasks: int
+    """Tasks of both evaluations."""
+    steps: int
+    """Steps between them."""
+
+    @property
+    def gain(self) -> float:
+        return self.after - self.before
 
     @property
     def flat(self) -> bool:
         """Whether an increase is not shown (95 %)."""
-        return self.after - self.before <= 1.96 * self.error
+        return self.gain <= 1.96 * self.error
+
+    @property
+    def tasks_to_tell(self) -> int:
+        """Tasks with which this gain, or one of `SMALL` if this one is smaller, would be shown four times in five."""
+        return math.ceil(self.tasks * (SHOWN * self.error / max(self.gain, SMALL)) ** 2)
+
+    @property
+    def steps_to_tell(self) -> int | None:
+        """Steps after which the gain would be shown four times in five if it grows as until now; None if it does not.
+
+        The standard error is taken to stay as it is.
+        """
+        return math.ceil(self.steps * SHOWN * self.error / self.gain) if self.gain > 0 and self.error else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +83,8 @@ class Diagnosis:
     def body(self) -> dict[str, Any]:
         change = self.change
         held_out = None if change is None else {
-            "before": change.before, "after": change.after, "error": change.error, "flat": change.flat
+            "before": change.before, "after": change.after, "error": change.error, "flat": change.flat,
+            "tasks_to_tell": change.tasks_to_tell, "steps_to_tell": change.steps_to_tell,
         }  # fmt: skip
         return {
             "run": self.run,
@@ -128,7 +154,9 @@ def change(evidence: Evidence) -> Change | None:
         return None
     variance = math.fsum(own**2 for own in apart.values()) * len(apart) / (len(apart) - 1) / len(gains) ** 2
     before, after = (mean_interval([found[task] for task in tasks]).value for found in (first, last))
-    return Change(before=before, after=after, error=math.sqrt(variance))
+    return Change(
+        before=before, after=after, error=math.sqrt(variance), tasks=len(tasks), steps=steps[-1] - steps[0]
+    )  # fmt: skip
 
 
 def train_tasks(reader: RunReader, trust: bool) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.run import Diagnosis
+from gnomon.doctor.run import SMALL, Change, Diagnosis
 from gnomon.terminal import one_line
 
 __all__ = ["diagnosis_text", "findings_text"]
@@ -20,15 +20,37 @@ def diagnosis_text(found: Diagnosis) -> str:
             lines.append("found too; the first cause may explain it")
         lines += list(finding_lines(finding, "first cause: " if place == 0 else "", found.run))
     if not found.findings:
-        lines.append("nothing wrong was found" if found.rollouts else "nothing to examine: no rollouts of training")
+        lines.append(without_findings(found))
     if change := found.change:
-        flat = ", flat" if change.flat else ""
-        gain = f"{change.after - change.before:+.3f}, standard error {change.error:.3f}{flat}"
+        gain = f"{change.gain:+.3f}, standard error {change.error:.3f}{', flat' if change.flat else ''}"
         lines.append(f"held-out pass@1  {change.before:.3f} to {change.after:.3f} ({gain})")
+        if change.flat:
+            lines.append(f"to tell          {to_tell(change)}")
     if found.causes:
         shares = "   ".join(f"{one_line(name)} {share:.0%}" for name, share in found.causes.items())
         lines.append(f"rollouts         {shares}")
     return "\n".join(lines)
+
+
+def without_findings(found: Diagnosis) -> str:
+    if not found.rollouts:
+        return "nothing to examine: no rollouts of training"
+    if found.change is None:
+        return "nothing wrong was found; whether the policy improves is unknown without two evaluations (eval.every)"
+    if found.change.flat:
+        return "nothing wrong was found; it is too early to tell whether the policy improves"
+    return "nothing wrong was found, and the policy improves"
+
+
+def to_tell(change: Change) -> str:
+    """What would show whether a flat curve rises."""
+    if not change.error:
+        return f"every held-out task has the same result as before: use other tasks or more than {change.tasks}"
+    gain = change.gain if change.gain > SMALL else SMALL
+    more = f"a gain of {gain:.3f} needs about {change.tasks_to_tell} held-out tasks (eval.tasks)"
+    if change.steps_to_tell is None:
+        return more
+    return f"{more}; or about {change.steps_to_tell} steps in all, if the gain grows as until now"
 
 
 def finding_lines(finding: Finding, before: str, run: str = "") -> Iterator[str]:

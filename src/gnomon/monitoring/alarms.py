@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from gnomon.monitoring.endings import mostly_cut_off
 from gnomon.monitoring.summary import RARE, Level, StepSummary, failed, played, summary
 from gnomon.store import Record, RunReader
 from gnomon.types import Task
@@ -134,7 +135,7 @@ def variance_collapse(summaries: Sequence[StepSummary]) -> Alarm | None:
     first, now = recent(summaries, "stuck", GROUPS), latest(summaries, "stuck")
     if now is None and first is not None and first.mean == 1.0:
         now = first
-    if now is None or now.mean < 0.9:
+    if now is None or now.mean < 0.9 or mute(summaries):
         return None
     sentence = (
         f"in {now.mean:.0%} of the groups all rewards are equal although not all replies are correct; "
@@ -146,28 +147,48 @@ def variance_collapse(summaries: Sequence[StepSummary]) -> Alarm | None:
 def replies_alike(summaries: Sequence[StepSummary]) -> Alarm | None:
     """In 75% of the groups with a wrong reply, all replies are identical."""
     now = latest(summaries, "alike")
-    if now is None or now.mean < 0.75 or sum(seen.sizes["alike"] for seen in summaries[-WINDOW:]) < GROUPS:
+    if (
+        now is None
+        or now.mean < 0.75
+        or mute(summaries)
+        or sum(seen.sizes["alike"] for seen in summaries[-WINDOW:]) < GROUPS
+    ):
         return None
     sentence = f"in {now.mean:.0%} of the groups with a wrong reply, all replies are identical"
     return alarm_at("replies.alike", summaries, sentence, "wrong")
 
 
 def replies_cut_off(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """90% of the replies are truncated by a token limit."""
-    now = recent(summaries, "cut_off", ROLLOUTS)
-    if now is None or now.mean < 0.9:
+    """90% of the replies are truncated by a token limit, or have no answer mostly for this reason."""
+    truncated = part_of(summaries, "cut_off", "endless")
+    if truncated is None or not (truncated >= 0.9 or (mute(summaries) and not unreadable(summaries))):
         return None
-    sentence = f"{now.mean:.0%} of the rollouts are truncated by a token limit"
+    sentence = f"{truncated:.0%} of the rollouts are truncated by a token limit"
     return alarm_at("replies.cut_off", summaries, sentence, "cut_off")
 
 
 def answers_unreadable(summaries: Sequence[StepSummary]) -> Alarm | None:
     """90% of the replies have no answer that can be parsed, and most of them are not truncated."""
-    now, cut = recent(summaries, "unparsable", ROLLOUTS), recent(summaries, "cut_off", ROLLOUTS)
-    if now is None or now.mean < 0.9 or (cut is not None and cut.mean >= 0.9):
+    if not mute(summaries) or not unreadable(summaries):
         return None
-    sentence = f"{now.mean:.0%} of the rollouts have no answer that can be parsed"
+    sentence = f"{part_of(summaries, 'unreadable'):.0%} of the rollouts have no answer that can be parsed"
     return alarm_at("answers.unreadable", summaries, sentence, "unparsable")
+
+
+def mute(summaries: Sequence[StepSummary]) -> bool:
+    """Whether 90% of the rollouts have no answer. Their groups tie for this reason, which has an alarm of its own."""
+    return (part_of(summaries, "cut_off", "unreadable") or 0.0) >= 0.9
+
+
+def unreadable(summaries: Sequence[StepSummary]) -> bool:
+    """Whether answers are missing by their form rather than by the token limit."""
+    return not mostly_cut_off(part_of(summaries, "cut_off") or 0.0, part_of(summaries, "unreadable") or 0.0)
+
+
+def part_of(summaries: Sequence[StepSummary], *names: str) -> float | None:
+    """The sum of shares of rollouts over the last window; None for too few rollouts."""
+    levels = [level for name in names if (level := recent(summaries, name, ROLLOUTS)) is not None]
+    return math.fsum(level.mean for level in levels) if levels else None
 
 
 def prompt_without_slot(summaries: Sequence[StepSummary]) -> Alarm | None:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from gnomon.monitoring.endings import Ending, ending
 from gnomon.store import Record
 from gnomon.store.codec import verdict_of
-from gnomon.types import Kind, Status, Stop, Task, Verdict
+from gnomon.types import Kind, Status, Task, Verdict
 from gnomon.verifiers.judging import OVER_TIME
 from gnomon.verifiers.prices import RIGHT, paid
 from gnomon.verifiers.slot import Verifier
@@ -42,8 +43,7 @@ class Played:
     verdict: Verdict
     canary: bool = False
     """Whether its task cannot be solved."""
-    cut_off: bool = False
-    """Whether a token limit ended it."""
+    ending: Ending = Ending.ANSWERED
     unasked: bool = False
     """Whether its answer was read from a slot that no message of its task shows."""
     other: bool | None = None
@@ -80,9 +80,10 @@ class StepSummary:
     levels: Mapping[str, Level]
     """`reward`; `right` and `unparsable`, shares of rollouts; `free`, paid by parts that do not ask for a right
     answer; `stuck`, share of groups with equal rewards that are not all right; `alike`, of the groups that are not all
-    right, the share whose replies are all the same; `cut_off`, share of rollouts that a token limit ended; `unasked`,
-    share of rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of rollouts that
-    the sentinel judges otherwise. Series that a step cannot have are left out."""
+    right, the share whose replies are all the same; `cut_off` and `unreadable`, shares of rollouts without an answer by
+    their ending; `endless`, share of rollouts that go on after their answer until the token limit; `unasked`, share of
+    rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of rollouts that the
+    sentinel judges otherwise. Series that a step cannot have are left out."""
     sizes: Mapping[str, int]
     """By series, how many rollouts or groups its level is taken over."""
     price: float
@@ -131,7 +132,7 @@ def played(
                 reply=record.body["reply"],
                 verdict=verdict,
                 canary=record.task in canaries,
-                cut_off=record.body.get("stop") == Stop.TRUNCATED,
+                ending=ending(record.body.get("stop"), verdict),
                 unasked=not shown.get(record.task, True) and from_slot(record.body),
                 other=other,
                 broke=broke,
@@ -150,7 +151,14 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         "right": [[float(r.verdict.correct) for r in group] for group in groups],
         "free": [[r.free for r in group] for group in groups],
         "unparsable": [[float(unparsable(r)) for r in group] for group in groups],
-        "cut_off": [[float(r.cut_off) for r in group] for group in groups],
+        **{
+            name: [[float(r.ending is kind) for r in group] for group in groups]
+            for name, kind in (
+                ("cut_off", Ending.CUT_OFF),
+                ("unreadable", Ending.UNREADABLE),
+                ("endless", Ending.ENDLESS),
+            )
+        },
         "unasked": [[float(r.unasked) for r in group] for group in groups],
         "stuck": [[float(stuck(group))] for group in groups if len(group) > 1],
         "alike": [[float(len({r.reply for r in group}) == 1)] for group in groups if len(group) > 1 and missed(group)],
@@ -163,7 +171,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
     wrong = sorted((r for r in rollouts if not r.verdict.correct), key=lambda r: -r.verdict.reward)
     parted = [r for r in rollouts if r.other not in (None, r.verdict.correct)]
     mute = [r for r in rollouts if unparsable(r)]
-    cut = [r for r in rollouts if r.cut_off]
+    cut = [r for r in rollouts if r.ending in (Ending.CUT_OFF, Ending.ENDLESS)]
     names = {"wrong": wrong, "unparsable": mute, "disagrees": parted, "cut_off": cut, "any": rollouts}
     return StepSummary(
         step=step,

@@ -1,0 +1,46 @@
+"""How a rollout came to its answer or why it has none: one reading, which alarms and the doctor share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from gnomon.types import Kind, Stop, Verdict
+
+__all__ = ["Ending", "ending", "mostly_cut_off"]
+
+
+class Ending(StrEnum):
+    ANSWERED = "answered"
+    """It has an answer, or was judged without one."""
+    ENDLESS = "endless"
+    """It has an answer and went on until the token limit."""
+    CUT_OFF = "cut off"
+    """The token limit was reached before an answer."""
+    LIMITED = "limited"
+    """Another limit was reached before an answer: of turns, of time, or of the context."""
+    UNREADABLE = "unreadable"
+    """It ended by itself, and no answer can be parsed."""
+
+    @property
+    def mute(self) -> bool:
+        """Whether there is no answer."""
+        return self in (Ending.CUT_OFF, Ending.LIMITED, Ending.UNREADABLE)
+
+
+def ending(stop: str | None, verdict: Verdict) -> Ending:
+    """Args: stop: why the rollout stopped, as its record says; None where a log of another trainer does not."""
+    answered = bool(verdict.extracted)
+    if stop == Stop.TRUNCATED and answered:
+        return Ending.ENDLESS
+    if verdict.correct:
+        return Ending.ANSWERED
+    if stop == Stop.TRUNCATED:
+        return Ending.CUT_OFF
+    if stop in (Stop.CONTEXT, Stop.TURNS, Stop.TIME) and not answered:
+        return Ending.LIMITED
+    return Ending.UNREADABLE if verdict.status.kind is Kind.UNPARSABLE else Ending.ANSWERED
+
+
+def mostly_cut_off(cut_off: float, unreadable: float) -> bool:
+    """Whether a limit is why answers are missing, and not their form. Args: counts or shares."""
+    return cut_off >= unreadable
