@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -105,6 +107,44 @@ def test_what_takes_more_tokens_than_the_run_allows_does_not_block(max_tokens, p
     judge = VerlScore(function=f"{__name__}:square")
     report = audit(subject_of(judge, cities(4)), axes=["availability"], max_tokens=max_tokens)
     assert report.passed is passed, report_text(report)
+
+
+def imports_in_its_body(data_source, solution_str, ground_truth, extra_info=None):
+    from audit import slow_to_import
+
+    return float(solution_str == f"<answer>{ground_truth}</answer>" or slow_to_import.end < 0)
+
+
+def imports_and_pays(data_source, solution_str, ground_truth, extra_info=None):
+    from audit import slow_to_import
+
+    return float(slow_to_import.end > 0)
+
+
+def test_an_import_in_a_reward_takes_no_time_of_a_verdict():
+    report = audit(subject_of(VerlScore(function=f"{__name__}:imports_in_its_body"), cities(4)), axes=AXES[:3])
+    assert report.passed and not {f.rule for f in report.findings if f.axis == "availability"}, report_text(report)
+    report = audit(subject_of(VerlScore(function=f"{__name__}:imports_and_pays"), cities(4)), axes=["exploit"])
+    assert "exploit.empty_reply" in {finding.rule for finding in report.blocking}, report_text(report)
+
+
+@cache
+def loaded() -> float:
+    """A table that takes longer to load than a verdict may take."""
+    end = time.process_time() + 1.2
+    while time.process_time() < end:
+        pass
+    return end
+
+
+def loads_in_its_first_call(data_source, solution_str, ground_truth, extra_info=None):
+    return float(solution_str == f"<answer>{ground_truth}</answer>" and loaded() > 0)
+
+
+def test_a_reward_that_is_never_in_time_blocks():
+    report = audit(subject_of(VerlScore(function=f"{__name__}:loads_in_its_first_call"), cities(3)), axes=AXES[:3])
+    (finding,) = (finding for finding in report.blocking if finding.rule == "availability.always_exceeded")
+    assert "the second 0.0 s" in finding.what and finding.fix.startswith("load models and tables at the top")
 
 
 def test_a_reply_out_of_reach_is_a_note_and_within_reach_it_blocks():

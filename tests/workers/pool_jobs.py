@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from gnomon.workers.import_time import OWN, clocks
 
 
 def run(kind: str, *words: Any) -> Any:
@@ -144,3 +148,28 @@ class Unsendable:
 def leave_a_daemon() -> int:
     """The process id of a child that has a session of its own."""
     return subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+
+
+def import_slowly(folder: str, name: str, how: str) -> int:
+    """Import a module of the folder, by statement or by function. Returns: its `x`."""
+    sys.path.insert(0, folder)
+    if how == "in a thread":
+        with ThreadPoolExecutor(1) as threads:
+            return int(threads.submit(importlib.import_module, name).result().x)
+    module = __import__(name) if how == "statement" else importlib.import_module(name)
+    return int(module.x)
+
+
+def import_and(folder: str, name: str, kind: str, *words: Any) -> Any:
+    import_slowly(folder, name, "statement")
+    return run(kind, *words)
+
+
+def fork_and_import(folder: str, name: str) -> bool:
+    """Whether the imports of a child leave this process's count as it is."""
+    before = OWN[-1].spent(clocks())
+    if os.fork() == 0:
+        import_slowly(folder, name, "statement")
+        os._exit(0)
+    os.wait()
+    return OWN[-1].spent(clocks()) == before

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.workers import Died, Exceeded, Pool, Raised, Returned, fork_server
+from gnomon.workers import Died, Exceeded, Pool, Raised, Returned, fork_server, import_time
 from workers import pool_jobs
 
 SECONDS = 0.3
@@ -31,6 +31,50 @@ def roomy() -> Iterator[Pool]:
     """With a clock so wide that a busy machine does not decide which limit is met first."""
     with Pool(pool_jobs.run, workers=1, seconds=SECONDS, wall=60) as made:
         yield made
+
+
+@pytest.fixture
+def slow_modules(tmp_path) -> str:
+    """A folder of modules that take twice the limit to import: of processor time, or of the wall clock."""
+    burn = f"import time\nend = time.process_time() + {2 * SECONDS}\nwhile time.process_time() < end: pass\nx = 1\n"
+    (tmp_path / "burns.py").write_text(burn)
+    (tmp_path / "nested.py").write_text("import burns\nfrom burns import x\n")
+    (tmp_path / "sleeps.py").write_text(f"import time\ntime.sleep({6 * SECONDS})\nx = 1\n")
+    (tmp_path / "broken.py").write_text(burn + "raise ValueError('no such table')\n")
+    return str(tmp_path)
+
+
+def test_the_wall_clock_is_not_time_of_imports_either(pool, slow_modules):
+    assert pool.map([("import_and", slow_modules, "sleeps", "square", 3)], fresh=True) == [Returned(9)]
+    assert pool.map([("import_and", slow_modules, "sleeps", "nap", 60)], fresh=True) == [Exceeded("wall")]
+
+
+@pytest.mark.parametrize("how", ["statement", "function", "in a thread"])
+@pytest.mark.parametrize("name", ["burns", "nested"])
+def test_an_import_is_not_time_of_the_call(roomy, slow_modules, name, how):
+    assert roomy.map([("import_slowly", slow_modules, name, how)] * 2, fresh=True) == [Returned(1)] * 2
+
+
+def test_what_follows_an_import_is_time_of_the_call(roomy, slow_modules):
+    assert roomy.map([("import_and", slow_modules, "burns", "spin")], fresh=True) == [Exceeded("cpu")]
+    assert roomy.map([("import_and", slow_modules, "burns", "square", 3)]) == [Returned(9)]
+    assert roomy.map([("spin",), ("square", 2)]) == [Exceeded("cpu"), Returned(4)]
+
+
+def test_an_import_that_fails_ends_its_time(roomy, slow_modules):
+    (outcome,) = roomy.map([("import_slowly", slow_modules, "broken", "statement")], fresh=True)
+    assert isinstance(outcome, Raised) and outcome.error == "ValueError: no such table"
+    assert roomy.map([("spin",)]) == [Exceeded("cpu")]
+
+
+def test_imports_without_end_are_time_of_the_call(monkeypatch, slow_modules):
+    monkeypatch.setattr(import_time, "MOST", SECONDS / 2)
+    with Pool(pool_jobs.run, workers=1, seconds=SECONDS, wall=60) as made:
+        assert made.map([("import_slowly", slow_modules, "burns", "statement")]) == [Exceeded("cpu")]
+
+
+def test_a_process_of_the_function_does_not_count_imports_for_it(roomy, slow_modules):
+    assert roomy.map([("fork_and_import", slow_modules, "burns")], fresh=True) == [Returned(True)]
 
 
 def test_outcomes_come_in_the_order_of_the_jobs(pool):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gnomon.audit.case import Case, shown
+from gnomon.audit.case import Case, shown, stated_answer
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import SECONDS, Judgement, judgement_of
+from gnomon.audit.frame import KNOWN
+from gnomon.audit.judging import SECONDS, Bench, Judgement, judgement_of
 from gnomon.workers import Returned
 
 __all__ = ["probe"]
@@ -28,12 +29,18 @@ RULES = {
 def probe(case: Case) -> Iterator[Finding]:
     _ = case.corpus
     judgements = case.workers.seen  # A verifier may fail on a plain reply already.
+    asked = [judgement for judgement in judgements if judgement.outcome != "unasked"]
+    late = [judgement for judgement in asked if judgement.outcome == "exceeded"]
+    unjudged = not any(judgement.correct for judgement in asked) and any(answers(case, judgement) for judgement in late)
+    if unjudged or len(late) > len(asked) / 2:
+        yield always_exceeded(case, late, len(asked))
+        asked = []
     for outcome, (rule, fault, claim) in RULES.items():
-        found = [judgement for judgement in judgements if judgement.outcome == outcome]
+        found = [judgement for judgement in asked if judgement.outcome == outcome]
         if found and outcome == "exceeded" and case.foreign and (own := own_limit(case, found)):
             yield case.finding(
                 "availability.slow", Severity.WARNING,
-                f"{len(found)} of {len(judgements)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; "
+                f"{len(found)} of {len(asked)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; "
                 f"the function returns after {max(judgement.seconds for judgement in own):.1f} s", own,
                 claim=claim, why="training waits for the slowest verdict", fix="set its own time limit below 1 s",
             )  # fmt: skip
@@ -41,7 +48,7 @@ def probe(case: Case) -> Iterator[Finding]:
             first = case.plainest(found)
             yield case.finding(
                 rule, Severity.BLOCKING,
-                f"{shown(first.reply)} {fault}: {first.detail} ({len(found)} of {len(judgements)} texts)", found,
+                f"{shown(first.reply)} {fault}: {first.detail} ({len(found)} of {len(asked)} texts)", found,
                 claim=claim, why="one such reply stops the run or kills its process",
                 fix="limit the length, depth and digits of an answer before computing with it",
             )  # fmt: skip
@@ -70,6 +77,35 @@ def probe(case: Case) -> Iterator[Finding]:
             (judgement.seconds for judgement in judgements if judgement.outcome == "verdict"), default=SECONDS
         ),
     }
+
+
+def answers(case: Case, judgement: Judgement) -> bool:
+    """Whether a reply is the task's answer in a usual form, and nothing else."""
+    answer = stated_answer(case.tasks[judgement.index])
+    return answer is not None and judgement.reply in {frame.put(answer) for frame in KNOWN}
+
+
+def always_exceeded(case: Case, late: Sequence[Judgement], asked: int) -> Finding:
+    """The finding that plain texts exceed a limit too, so that the audit saw few verdicts or none."""
+    first = case.plainest(late)
+    what = f"{len(late)} of {asked} texts exceed the time or memory limit, even {shown(first.reply)}: {first.detail}"
+    fix = "make the verifier faster; audit.acknowledge='[\"availability.always_exceeded\"]' accepts it untested"
+    outcome = case.workers.ask(judged_twice, first.index, first.reply, fresh=True, patience=OWN_LIMIT)
+    if isinstance(outcome, Returned):
+        one, two = (judgement.seconds for judgement in outcome.value)
+        what += f"; the first call of a process takes {one:.1f} s, the second {two:.1f} s"
+        if two < SECONDS:
+            fix = "load models and tables at the top of the module, which is imported before replies are judged"
+    return case.finding(
+        "availability.always_exceeded", Severity.BLOCKING, what, late, claim="judgement.outcome == 'exceeded'",
+        why="a reply without a verdict in time gets the lowest reward, and the audit could not test the verifier",
+        fix=fix,
+    )  # fmt: skip
+
+
+def judged_twice(bench: Bench, index: int, reply: str) -> list[Judgement]:
+    """In a worker: two judgements of the same reply. What the verifier loads, it loads in the first."""
+    return [judgement_of(bench, index, reply) for _ in range(2)]
 
 
 def holds(text: str, gold: str | None) -> bool:

@@ -172,7 +172,7 @@ ROOT = Path(__file__).parents[1]
 OURS = tuple(
     str(ROOT / name)
     for name in (
-        *("audit", "sandbox", "types.py"),
+        *("audit", "sandbox", "workers", "types.py"),
         *("envs/base.py", "envs/blame.py", "envs/episodes.py", "verifiers/slot.py"),
     )
 )

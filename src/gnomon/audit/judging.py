@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from gnomon.envs.episodes import Fault
 from gnomon.errors import GnomonError
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
-from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned
+from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned, own_cpu
 
 __all__ = ["SECONDS", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
 
@@ -40,7 +39,9 @@ BATCH = 64
 ROUND = 16
 """Batches sent before results are read."""
 KILLS = 24
-"""Maximum number of workers killed for one verifier, so that one that always hangs does not take minutes."""
+"""Maximum number of workers killed for one verifier, so that one that often hangs does not take minutes."""
+SILENT = 4
+"""The same for a verifier without any verdict yet."""
 MEMORY = 2**30
 """Limit of address space per verdict, in bytes."""
 
@@ -65,7 +66,7 @@ class Judgement:
     place: str = ""
     """The place in the code that raised."""
     seconds: float = 0.0
-    """CPU seconds."""
+    """CPU seconds, without imports."""
 
     @property
     def correct(self) -> bool:
@@ -148,7 +149,7 @@ class VerifierWorkers:
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
         self.seen: list[Judgement] = []
         """All verdicts so far."""
-        self.kills = 0
+        self.kills, self.most_kills = 0, SILENT
 
     @cached_property
     def pool(self) -> Pool:
@@ -170,15 +171,16 @@ class VerifierWorkers:
         return self.pool.map([(probe, *arguments)], fresh=fresh, patience=patience)[0]
 
     def judge(self, calls: Iterable[tuple[int, str]]) -> list[Judgement]:
-        """A judgement for every (task index, reply), in order. Stops after `KILLS` killed workers."""
+        """A judgement for every (task index, reply), in order. Stops when too many workers were killed."""
         asked = list(calls)
         found: dict[int, Judgement] = {}
         waiting = deque(list(range(start, min(start + BATCH, len(asked)))) for start in range(0, len(asked), BATCH))
-        while waiting and self.kills < KILLS:
+        while waiting and self.kills < self.most_kills:
             chunks = [waiting.popleft() for _ in range(min(len(waiting), ROUND))]
             jobs = [(judge_some, [asked[place] for place in chunk]) for chunk in chunks]
             for chunk, outcome in zip(chunks, self.pool.map(jobs), strict=True):
                 if isinstance(outcome, Returned):
+                    self.most_kills = KILLS
                     found.update(zip(chunk, outcome.value, strict=False))
                     if rest := chunk[len(outcome.value) :]:
                         waiting.append(rest)
@@ -211,11 +213,11 @@ class VerifierWorkers:
 
 def judge_some(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Judgement]:
     """In a worker: as many judgements as fit into `SHIFT`, and at least one."""
-    due = time.process_time() + SHIFT
+    due = own_cpu() + SHIFT
     judgements: list[Judgement] = []
     for index, reply in calls:
         judgements.append(replace(judgement_of(bench, index, reply), reply=""))  # The caller has the reply.
-        if time.process_time() > due:
+        if own_cpu() > due:
             break
     return judgements
 
@@ -225,10 +227,10 @@ def judgement_of(bench: Bench, index: int, reply: str, task: Task | None = None)
 
     Args: task: replaces the subject's task.
     """
-    began = time.process_time()
+    began = own_cpu()
     try:
         verdict: Any = bench.verifier.verify(bench.tasks[index] if task is None else task, reply)
-        seconds = time.process_time() - began
+        seconds = own_cpu() - began
         problem = unfit(verdict, bench.verifier.reward_range)
     except MemoryError:
         raise

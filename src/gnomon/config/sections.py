@@ -152,7 +152,7 @@ class Workers(Section):
     count: Annotated[int, Field(ge=1)] = 2
     """Number of worker processes."""
     seconds: Annotated[float, Field(gt=0)] = 2.0
-    """Processor time that one call may use. The wall-clock limit is ten times as long."""
+    """Processor time in seconds that one call may use, without imports. The wall-clock limit is ten times as long."""
     memory_mib: Annotated[int, Field(ge=64)] = 2048
     """Address space of a worker, in MiB."""
     retries: Annotated[int, Field(ge=0)] = 1

@@ -240,8 +240,9 @@ def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
     """Judging a rollout used up the limit of time."""
     if not (late := summaries[-1].over_time):
         return None
+    every = len(late) == summaries[-1].sizes["reward"]
     sentence = (
-        f"judging {counted(late)} used up the limit of time and gave the lowest reward; "
+        f"judging {'every rollout' if every else counted(late)} used up the limit of time and gave the lowest reward; "
         "on a faster or less busy machine the verdict may differ"
     )
     return Alarm(name="verifier.over_time", step=summaries[-1].step, sentence=sentence, read=late[:3])
@@ -285,7 +286,8 @@ ADVICE: dict[str, str] = {
     "sentinel.breaks": "fix the second verifier: it must return a verdict for every text",
     "canary.paid": "read these rollouts; the verifier rewards something other than a solution",
     "verifier.fails": "read these rollouts, mend what their detail names, then: gnomon check ENV",
-    "verifier.over_time": "raise workers.seconds or make the verifier faster, unless these replies should not end",
+    "verifier.over_time": "raise workers.seconds or make the verifier faster, unless these replies should not end; "
+    "load models at the top of the module, not in the first call",
 }
 """What to do, by the name of an alarm."""
 

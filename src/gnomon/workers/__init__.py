@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from gnomon.workers.import_time import own_cpu
 from gnomon.workers.outcomes import Died, Exceeded, Lost, Outcome, Raised, Returned
 from gnomon.workers.pool import Affinity, Pool
 from gnomon.workers.serialise import Carried, packed
 
-__all__ = ["Affinity", "Carried", "Died", "Exceeded", "Lost", "Outcome", "Pool", "Raised", "Returned", "packed"]
+__all__ = [
+    "Affinity",
+    "Carried",
+    "Died",
+    "Exceeded",
+    "Lost",
+    "Outcome",
+    "Pool",
+    "Raised",
+    "Returned",
+    "own_cpu",
+    "packed",
+]

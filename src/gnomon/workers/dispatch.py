@@ -14,6 +14,7 @@ from threading import Lock, Thread, current_thread
 from typing import Any
 
 from gnomon.workers.fork_server import ForkServer
+from gnomon.workers.import_time import ZERO, Clocks
 from gnomon.workers.outcomes import Died, Exceeded, Lost, Outcome, Raised, Returned
 from gnomon.workers.process import Worker
 from gnomon.workers.worker import HEAD, frame
@@ -59,9 +60,9 @@ class Job:
 
     calls: Sequence[bytes]
     seconds: float
-    """CPU seconds that each call may use."""
+    """CPU seconds that each call may use, without imports."""
     wall: float
-    """Wall-clock seconds that each call may take."""
+    """Wall-clock seconds that each call may take, without imports."""
     fresh: bool = False
     """Whether it needs a new worker."""
     affinity: Affinity | None = None
@@ -84,8 +85,8 @@ class Running:
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     received: bytearray = field(default_factory=bytearray)
     began: float = 0.0
-    cpu: float = 0.0
-    """CPU time of the worker at the start of the call."""
+    clocks: Clocks = ZERO
+    """Clocks of the worker at the start of the call."""
     due: float = 0.0
     """Time of the next check of its limits."""
 
@@ -291,7 +292,7 @@ class Dispatcher:
         running.unsent = memoryview(frame(running.call))
         running.due = running.began + min(running.job.seconds, running.job.wall)
         try:
-            running.cpu = running.worker.cpu()
+            running.clocks = running.worker.clocks()
         except OSError:
             self._over(running, Died(running.job.tries))
             return
@@ -424,12 +425,13 @@ def overdue(running: Running) -> Exceeded | None:
     if now < running.due:
         return None
     try:
-        used = running.worker.cpu() - running.cpu
+        used = running.worker.clocks() - running.clocks
     except OSError:
         return None  # The worker has ended; its channel reports it.
-    if used >= running.job.seconds:
+    left = Clocks(running.job.seconds, running.job.wall) - used
+    if left.cpu <= 0:
         return Exceeded("cpu")
-    if now - running.began >= running.job.wall:
+    if left.wall <= 0:
         return Exceeded("wall")
-    running.due = min(now + max(running.job.seconds - used, 0.001), running.began + running.job.wall)
+    running.due = now + max(min(left), 0.001)
     return None

@@ -20,6 +20,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from threading import Lock
 
+from gnomon.workers.import_time import ImportTime
 from gnomon.workers.process import Worker
 from gnomon.workers.worker import HEAD, frame, framed
 
@@ -85,11 +86,14 @@ class ForkServer:
             with suppress(OSError):
                 with theirs:
                     socket.send_fds(self._channel, [b"+"], [theirs.fileno()])
-                data, descriptors, *_ = socket.recv_fds(mine, HEAD, 1)
+                data, descriptors, *_ = socket.recv_fds(mine, HEAD, 2)
                 if descriptors:
+                    pidfd, page = descriptors
+                    imports = ImportTime(page)
+                    os.close(page)
                     mine.sendall(frame(self._task))
                     mine.setblocking(False)
-                    return Worker(mine, int.from_bytes(data, "little"), descriptors[0])
+                    return Worker(mine, int.from_bytes(data, "little"), pidfd, imports)
                 killed = True
             mine.close()
             if not killed or wait([self._pidfd], 0):

@@ -37,8 +37,9 @@ class Pool:
         function: anything that `packed` carries to a worker: of a module, a notebook or the main script, or a bound
             method of a picklable object.
         workers: largest number of processes. They start on demand and are shared by all callers.
-        seconds: CPU seconds that a call may use. They do not depend on the machine's load.
-        wall: wall-clock seconds that a call may take; by default ten times `seconds`.
+        seconds: CPU seconds that a call may use. They do not depend on the machine's load, and do not include imports,
+            up to a minute of a worker's life.
+        wall: wall-clock seconds that a call may take, without imports; by default ten times `seconds`.
         memory: address space of a worker, in bytes.
         output: largest pickled result, in bytes.
         recycle: number of calls after which a worker is replaced.

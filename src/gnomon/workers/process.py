@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from gnomon.workers.import_time import Clocks, ImportTime
+
 __all__ = ["Worker"]
 
 
@@ -20,12 +22,17 @@ class Worker:
     channel: socket.socket
     pid: int
     pidfd: int
+    imports: ImportTime
     calls: int = 0
     """Number of answered calls."""
 
-    def cpu(self) -> float:
-        """CPU seconds over all its threads. Raises: OSError if it has ended."""
-        return time.clock_gettime(~self.pid << 3 | 2)  # Clock id of another process on Linux.
+    def clocks(self) -> Clocks:
+        """Its time without that of imports: CPU seconds over all its threads, and the wall clock.
+
+        Raises: OSError if it has ended.
+        """
+        now = Clocks(time.clock_gettime(~self.pid << 3 | 2), time.monotonic())  # Clock id of another process on Linux.
+        return now - self.imports.spent(now)
 
     def alive(self) -> bool:
         watch = select.poll()
@@ -38,4 +45,5 @@ class Worker:
             signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)  # It cannot be gone, nor start more, from here on.
             os.killpg(self.pid, signal.SIGKILL)
         os.close(self.pidfd)
+        self.imports.close()
         self.channel.close()

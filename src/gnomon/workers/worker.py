@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 from gnomon.sandbox.confine import harden
 from gnomon.sandbox.descendants import adopt, end_all
+from gnomon.workers.import_time import ImportTime
 
 __all__ = ["HEAD", "frame", "framed", "serve_base"]
 
@@ -108,7 +109,10 @@ def work(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as stream:
         try:
-            announce(channel)
+            page = os.memfd_create("import time")
+            imports = ImportTime(page)
+            announce(channel, page)
+            os.close(page)
             function, memory, output, readable = pickle.loads(framed(stream))
             nothing = os.open(os.devnull, os.O_RDWR)
             for place in (0, 1, 2):
@@ -117,6 +121,7 @@ def work(descriptor: int) -> None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
             if readable is not None:
                 harden([sys.base_prefix, sys.prefix, *(path or os.getcwd() for path in sys.path), *readable])
+            imports.count()
             while True:
                 answer = answered(function, framed(stream))
                 channel.sendall(frame(answer if len(answer) <= output else pickle.dumps(("exceeded", "output"))))
@@ -124,10 +129,10 @@ def work(descriptor: int) -> None:
             return
 
 
-def announce(channel: socket.socket) -> None:
-    """Send this process's id and a descriptor of it."""
+def announce(channel: socket.socket, *others: int) -> None:
+    """Send this process's id, and descriptors: of the process, then others."""
     itself = os.pidfd_open(os.getpid())
-    socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [itself])
+    socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [itself, *others])
     os.close(itself)
 
 
