@@ -107,6 +107,8 @@ class Report:
     seed: int = 0
     tasks: int = 0
     seconds: float = 0.0
+    repair: str = ""
+    """Code of a reward that does not have the blocking faults; empty where none can be proposed."""
 
     @property
     def blocking(self) -> tuple[Finding, ...]:
@@ -129,6 +131,7 @@ class Report:
             "findings": [asdict(finding) for finding in self.findings],
             "tables": dict(self.tables),
             "skipped": dict(self.skipped),
+            "repair": self.repair,
         }
 
     @property

@@ -26,6 +26,7 @@ from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
 from gnomon.audit.judging import VerifierWorkers
 from gnomon.audit.reach import MAX_TOKENS, Reach
+from gnomon.audit.repair import repair
 from gnomon.audit.scripts import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs import offers
@@ -105,12 +106,14 @@ def audit(
         if case is not None:
             raise
         findings = [not_carried(error, subject, seed)]
-    return Report(
+    report = Report(
         subject=subject.name, source=subject.source, findings=worst_first(findings), seed=seed,
         tasks=len(subject.tasks),
         tables={} if case is None else case.tables, skipped={} if case is None else case.skipped,
         seconds=time.perf_counter() - began,
     ).acknowledging(acknowledge)  # fmt: skip
+    judge = getattr(subject.verifier, "reward", subject.verifier)  # Of an environment made from rows, its function.
+    return replace(report, repair=repair(judge, subject.tasks, report.findings))
 
 
 def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40, max_tokens: int = MAX_TOKENS) -> Report:

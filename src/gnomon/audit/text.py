@@ -14,7 +14,8 @@ POLICIES = 5
 
 
 def report_text(report: Report) -> str:
-    return "\n".join([headline(report), *(line for f in report.findings for line in paragraph(f)), *tables(report)])
+    found = [line for finding in report.findings for line in paragraph(finding)]
+    return "\n".join([headline(report), *found, *repaired(report), *tables(report)])
 
 
 def headline(report: Report) -> str:
@@ -41,6 +42,14 @@ def paragraph(finding: Finding) -> Iterator[str]:
         yield f"   why: {finding.why}"
     if finding.fix:
         yield f"   fix: {finding.fix}"
+
+
+def repaired(report: Report) -> Iterator[str]:
+    """The proposed reward, if there is one."""
+    if report.repair:
+        yield "\na reward for these tasks without these faults:\n"
+        yield from (f"    {line}".rstrip() for line in report.repair.splitlines())
+        yield ""
 
 
 def tables(report: Report) -> Iterator[str]:

@@ -27,11 +27,20 @@ def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
     report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]
-        raise ConfigErrors([refused(finding, config.env.type, env) for finding in broken or report.blocking])
+        refusals = [refused(finding, config.env.type, env) for finding in broken or report.blocking]
+        raise ConfigErrors([with_code(refusals[0], report.repair), *refusals[1:]] if report.repair else refusals)
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
             teller.message(f"Audit: {finding.rule}: {finding.what}")
     return report.receipt()
+
+
+def with_code(error: ConfigError, code: str) -> ConfigError:
+    """The error with a reward that does not have these faults, before its own fix."""
+    lines = "\n".join(f"      {line}".rstrip() for line in code.splitlines())
+    return ConfigError(
+        error.code, error.what, where=error.where, why=error.why, fix=f"use this reward:\n{lines}\n   or: {error.fix}"
+    )
 
 
 def refused(finding: Finding, name: str, env: Env) -> ConfigError:
