@@ -109,11 +109,15 @@ def objective_options() -> Iterator[str]:
             rows.setdefault(name, {})[row.name] = option
     for name, found in sorted(rows.items()):
         first, option = next(iter(found.items()))
-        kind = f"Literal[{', '.join(map(repr, option.choices))}]" if option.choices else type(option.default).__name__
+        kind = " | ".join(dict.fromkeys(map(type_of, found.values())))
         only = "" if len({each.text for each in found.values()}) == 1 else f" ({first})"
         text = f"{option.text[0].upper() if option.text[0].isascii() else option.text[0]}{option.text[1:]}{only}."
         lines = textwrap.wrap(f'"""{text} Of {", ".join(found)}."""', 114)
         yield f"    {name}: {kind}\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+
+
+def type_of(option: Option) -> str:
+    return f"Literal[{', '.join(map(repr, option.choices))}]" if option.choices else type(option.default).__name__
 
 
 def fields(kind: type[BaseModel]) -> Iterator[str]:

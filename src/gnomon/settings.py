@@ -523,8 +523,9 @@ class ObjectiveSettings(TypedDict, total=False):
     """λ of the returns that the critic learns; 1 is what rollouts earn. Of vc_ppo."""
     least: float
     """Lower end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov."""
-    likelihood: float
-    """μ, weight of the log-likelihood of rollouts with a reward of at least 1; 0.1 in the source. Of vapo."""
+    likelihood: float | Literal["token", "answer"]
+    """μ, weight of the log-likelihood of rollouts with a reward of at least 1; 0.1 in the source (vapo). Of vapo,
+    online_orpo."""
     limit: float
     """τ, largest mean of the squared log-ratio π/μ, in squared nats (m2po). Of m2po, opsm."""
     loss: float

@@ -71,7 +71,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "online_dpo": [{"beta": 0.7}],
     "online_ipo": [{"beta": 0.7}],
     "online_cpo": [{"beta": 0.7, "alpha": 0.3}],
-    "online_orpo": [{"weight": 0.7}],
+    "online_orpo": [{"weight": 0.7}, {"weight": 0.7, "likelihood": "answer"}],
     "online_kto": [{"beta": 0.7, "success": 0.5, "failure": 2.0}],
     "online_slic": [{"beta": 0.7}],
     "online_simpo": [{"beta": 1.2, "margin": 0.3}],

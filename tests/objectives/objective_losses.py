@@ -258,7 +258,7 @@ def sequence_is_loss(step: Step, logp: Tensor) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         others = step.rewards[g][:i] + step.rewards[g][i + 1 :]
-        ratio = (logp[tokens] - _old(step, tokens, logp)).exp().prod()
+        ratio = (logp[tokens] - torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)).exp().prod()
         total = total + (step.rewards[g][i] - statistics.fmean(others)) * ratio
     return total / len(step.rollouts())
 

@@ -50,7 +50,7 @@ def topr_loss(step: Step, logp: Tensor) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         advantage = step.rewards[g][i] - statistics.fmean(step.rewards[g])
-        moved = math.exp(sum(float(logp[t].detach()) - step.proximal[t] for t in tokens))
+        moved = math.exp(sum(float(logp[t].detach()) - step.behavior[t] for t in tokens))
         weight = min(moved, 1.0) if advantage < 0 else 1.0
         total = total + weight * advantage * logp[tokens].sum()
     return total / len(step.rollouts())

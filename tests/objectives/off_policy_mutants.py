@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 from objective_cases import CASES
-from ratio_mutants import other_sign, turned, whole_group
+from ratio_mutants import centred, other_sign, turned, whole_group
 from torch import Tensor
 
 from gnomon.objectives import (
@@ -34,11 +34,6 @@ from gnomon.objectives import (
 
 NAMES = ("dppo", "kimi_k15", "kimi_k15_token", "topr")
 TIGHT = "dppo,clip_low=0.1,clip_high=0.3,cap=1.2"
-
-
-def centred(tokens: Tokens) -> Tokens:
-    """The proximal policy where the behavior stood."""
-    return replace(tokens, behavior_logp=tokens.logp - tokens.log_ratio)
 
 
 def either_side(tokens: Tokens) -> Tensor:
@@ -96,6 +91,7 @@ RATIO_MUTANTS: dict[str, dict[str, Ratio]] = {
         "inverted": lambda tokens: tapered(turned(tokens)),
         "sign of A mistaken": lambda tokens: tapered(other_sign(tokens)),
         "of the group": lambda tokens: tapered(whole_group(tokens)),
+        "around the proximal policy": lambda tokens: tapered(centred(tokens)),
     },
 }
 

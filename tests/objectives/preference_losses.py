@@ -77,7 +77,7 @@ def online_cpo_loss(step: Step, logp: Tensor, beta: float, alpha: float) -> Tens
     return contrast + alpha * _of_best(step, logp, score)
 
 
-def online_orpo_loss(step: Step, logp: Tensor, weight: float) -> Tensor:
+def online_orpo_loss(step: Step, logp: Tensor, weight: float, likelihood: str) -> Tensor:
     """P held below one, with the slope that it has there."""
 
     def mean(tokens: list[int]) -> Tensor:
@@ -91,6 +91,10 @@ def online_orpo_loss(step: Step, logp: Tensor, weight: float) -> Tensor:
         return value - torch.log(-torch.expm1(value))
 
     contrast = _paired(step, logp, log_odds, lambda gap: weight * logsigmoid(gap))
+    if likelihood == "token":
+        count = float(_of_best(step, logp, lambda tokens: logp.new_tensor(float(len(tokens)))))
+        pairs = float(_of_best(step, logp, lambda tokens: logp.new_tensor(float(bool(tokens)))))
+        return contrast + (_of_best(step, logp, lambda tokens: logp[tokens].sum()) * pairs / count if count else 0.0)
     return contrast + _of_best(step, logp, lambda tokens: mean(tokens) if tokens else logp.new_zeros(()))
 
 

@@ -29,6 +29,7 @@ from gnomon.objectives import (
     mean_logistic_pairs,
     no_ratio,
     odds_pairs,
+    odds_pairs_by_token,
     prospect,
     raw,
     reference_likelihood,
@@ -38,6 +39,7 @@ from gnomon.objectives import (
 )
 
 NAMES = ("online_dpo", "online_ipo", "online_slic", "online_simpo", "online_cpo", "online_orpo", "xpo")
+BY_ANSWER = "online_orpo,weight=0.7,likelihood=answer"
 EXPLORING = "xpo,beta=0.7,alpha=0.3"
 STEEP = "online_slic,beta=0.7"
 """With the β of the default hardly a margin is ever wide enough to end the pull."""
@@ -150,10 +152,6 @@ def doubled_length(tokens: Tokens) -> Tensor:
     return mean_logistic_pairs(tokens, beta=2.0, margin=1.0) * tokens.lengths
 
 
-def likelihood_for_odds(tokens: Tokens) -> Tensor:
-    return 0.1 * mean_logistic_pairs(tokens, beta=1.0, margin=0.0) + (tokens.advantage > 0) / tokens.lengths
-
-
 def without_centre(tokens: Tokens) -> Tensor:
     apart = 0.1 * tokens.per_sequence(tokens.log_divergence)
     return 4 * apart.sigmoid() * (-apart).sigmoid()
@@ -215,10 +213,22 @@ RATIOS: dict[str, dict[str, Ratio]] = {
         "with a reference": lambda tokens: logistic_pairs(tokens, beta=0.1) + (tokens.advantage > 0),
     },
     "online_orpo": {
+        "another λ": partial(odds_pairs_by_token, weight=0.2),
+        "likelihood alone": lambda tokens: odds_pairs_by_token(tokens, weight=0.0),
+        "log-likelihoods for log-odds": lambda tokens: (
+            0.1 * mean_logistic_pairs(tokens, beta=1.0, margin=0.0) + odds_pairs_by_token(tokens, weight=0.0)
+        ),
+        "sum for mean": lambda tokens: odds_pairs_by_token(tokens, weight=0.1) * tokens.lengths,
+        "mean over each answer": partial(odds_pairs, weight=0.1),
+        "mean over all answers": lambda tokens: odds_pairs_by_token(
+            replace(tokens, advantage=tokens.advantage.abs()), weight=0.1
+        ),
+    },
+    BY_ANSWER: {
         "another λ": partial(odds_pairs, weight=0.2),
         "likelihood alone": lambda tokens: (tokens.advantage > 0) / tokens.lengths,
-        "log-likelihoods for log-odds": likelihood_for_odds,
-        "sum for mean": lambda tokens: odds_pairs(tokens, weight=0.1) * tokens.lengths,
+        "sum for mean": lambda tokens: odds_pairs(tokens, weight=0.7) * tokens.lengths,
+        "mean over all tokens": partial(odds_pairs_by_token, weight=0.7),
     },
     "online_simpo": {
         "no margin to keep": partial(mean_logistic_pairs, beta=2.0, margin=0.0),

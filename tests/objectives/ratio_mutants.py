@@ -57,6 +57,11 @@ def turned(tokens: Tokens) -> Tokens:
     return replace(tokens, logp=logp, behavior_logp=behavior, proximal_logp=centre, reference_logp=reference)
 
 
+def centred(tokens: Tokens) -> Tokens:
+    """The proximal policy where the behavior stood."""
+    return replace(tokens, behavior_logp=tokens.logp - tokens.log_ratio)
+
+
 def other_sign(tokens: Tokens) -> Tokens:
     return replace(tokens, advantage=-tokens.advantage)
 
@@ -154,6 +159,7 @@ RATIO_MUTANTS: dict[str, dict[str, Ratio]] = {
         "tokens": unclipped,
         "of the group": lambda tokens: sequence_ratio(whole_group(tokens)),
         "of the micro-batch": lambda tokens: sequence_ratio(joined(tokens)),
+        "around the proximal policy": lambda tokens: sequence_ratio(centred(tokens)),
         "with a root": partial(geometric_clip, low=1.0, high=math.inf),
     },
 }

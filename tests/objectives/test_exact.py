@@ -116,7 +116,7 @@ BENT = {
     "entropy_mask": {2: 0.401932, 3: 0.873647, 4: 0.872517},
     "rl_zvp": {2: 0.996743, 3: 0.998524, 4: 0.999166},
     "online_cpo": dict.fromkeys((2, 3, 4), 0.999997),
-    "online_orpo": dict.fromkeys((2, 3, 4), 0.990306),
+    "online_orpo": {2: 0.990306, 3: 0.991813, 4: 0.99267},
     "vc_ppo": dict.fromkeys((2, 3, 4), 0.998099),
     "vapo": dict.fromkeys((2, 3, 4), 0.802419),
     **{name: dict.fromkeys((2, 3, 4), 0.82529) for name in ("opd", "opsd")},

@@ -283,6 +283,7 @@ def bias(row: Objective, size: float, *, sampler: bool, group: int = 2) -> float
 def test_whole_answers_are_exact_off_policy_and_tokens_are_not(size: float) -> None:
     tokens = replace(rloo(), ratio=unclipped)
     assert bias(sequence_is(), size, sampler=False) < 1e-12
+    assert bias(sequence_is(), size, sampler=True) < 1e-12
     assert bias(tokens, size, sampler=False) > 0.05 * min(size, 0.3)
     if size < 1:
         assert bias(tokens, size, sampler=False) < bias(rloo(), size, sampler=False)

@@ -98,7 +98,7 @@ def test_a_row_says_where_it_comes_from(name: str) -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_a_row_declares_which_tokens_its_coefficients_depend_on(name: str) -> None:
     """One that declares none has that of the step; these need it."""
-    assert (objective(name).reach is Reach.STEP) == (name in {"bapo", "clip_cov", "m2po", "online_kto"})
+    assert (objective(name).reach is Reach.STEP) == (name in {"bapo", "clip_cov", "m2po", "online_kto", "online_orpo"})
 
 
 def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:

@@ -122,7 +122,7 @@ def m2po_loss(step: Step, logp: Tensor, limit: float, epsilon: float) -> Tensor:
     for g, i, tokens in step.rollouts():
         for t in tokens:
             if t in kept:
-                total = total + (logp[t] - step.proximal[t]).exp() * _standard(step, g, i, epsilon)
+                total = total + (logp[t] - step.behavior[t]).exp() * _standard(step, g, i, epsilon)
     return total / max(len(moved), 1)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 from objective_cases import CASES
-from ratio_mutants import other_sign, turned, whole_group
+from ratio_mutants import centred, other_sign, turned, whole_group
 from torch import Tensor
 
 from gnomon.objectives import (
@@ -74,11 +74,6 @@ SIGNED = (
 RATIOS = (*SIGNED, "m2po", "prime_ipo", "real")
 FUTURE = {"low": 0.2, "high": 0.28, "half_life": 32.0, "most": 1.2}
 KERNEL = {"gain_power": 2.0, "gain_decay": 3.0, "loss_power": 3.0, "loss_decay": 2.0}
-
-
-def centred(tokens: Tokens) -> Tokens:
-    """The proximal policy where the behavior stood."""
-    return replace(tokens, behavior_logp=tokens.logp - tokens.log_ratio)
 
 
 def capped_by_none(tokens: Tokens) -> Tensor:
@@ -191,6 +186,7 @@ MUTANTS: dict[str, dict[str, Ratio]] = {
         ).amin(0),
         "a clip": partial(ppo_clip, low=0.2, high=0.28),
         "around the proximal policy": lambda tokens: second_moment_mask(centred(tokens), limit=0.04),
+        "ratio to the proximal policy": lambda tokens: unclipped(tokens) * (second_moment_mask(tokens, limit=0.04) > 0),
     },
     "fipo": {
         "the past": lambda tokens: future_weighted_clip(

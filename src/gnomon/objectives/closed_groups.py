@@ -1,4 +1,4 @@
-"""Closed forms of expected gradients where tokens are compared at a position, or turns in a state.
+"""Closed forms of expected gradients where tokens are compared at a position, turns in a state, or answers by reward.
 
 As in `closed`, none takes the credit of a group: the rest of a group matters through sums over its members.
 """
@@ -6,13 +6,13 @@ As in `closed`, none takes the credit of a group: the rest of a group matters th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gnomon.objectives.closed import sums
 from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape
 
-__all__ = ["pairs_by_target", "position_baseline", "states"]
+__all__ = ["pairs_by_target", "position_baseline", "states", "with_tokens_of_best"]
 
 
 def position_baseline(text: str) -> ClosedForm:
@@ -120,3 +120,34 @@ def _pairs_by_target(law: Chances, group: int, max_tokens: int, *, temperature: 
         return [2 * total] * own.length
 
     return h if group == 2 else None
+
+
+def with_tokens_of_best(of: ClosedForm) -> ClosedForm:
+    """Another form, and the log-likelihood of the best answers of the group as a mean over all their tokens.
+
+    Equation: h + N·Σ P(k, n)·1[k < N−1]/(|y| + n), over the k of N−1 rollouts that earn as much as y, with n tokens,
+        where none earns more.
+    """
+    text = f"{of.text}; + E[Σ ∇log π over the best / their tokens] where rewards differ"
+    return ClosedForm(shape=partial(_with_tokens_of_best, of=of.shape), text=text)
+
+
+def _with_tokens_of_best(
+    law: Chances, group: int, max_tokens: int, *, of: Callable[[Chances, int, int], Shape | None]
+) -> Shape | None:
+    plain = of(law, group, max_tokens)
+
+    def liked(own: Seen) -> float:
+        def count(seen: Seen) -> tuple[int, ...]:
+            return (1, seen.length) if seen.reward == own.reward else (0, 0)
+
+        others = sums([(seen, chance) for seen, chance in law if seen.reward <= own.reward], count, group - 1)
+        return group * math.fsum(
+            chance / (own.length + tokens) for (level, tokens), chance in others.items() if level < group - 1
+        )
+
+    def h(own: Seen) -> Sequence[float]:
+        assert plain is not None
+        return [value + liked(own) for value in plain(own)]
+
+    return plain and h

@@ -22,7 +22,8 @@ def opd() -> Objective:
     token on the states that follow is left out; `opd_sequence` includes it.
 
     Differs: a sum over tokens by a constant, where a mean over the tokens of the step would weigh states by the lengths
-        of the answers. The source takes log π from the sampler, here it is that of the policy as the step begins.
+        of the answers. The source takes log π and the ratio from the sampler, here both are of the policy as the step
+        begins.
     """
     return Objective(
         advantage=likelihood.unit_advantage,

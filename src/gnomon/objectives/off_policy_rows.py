@@ -61,5 +61,6 @@ def topr() -> Objective:
         reinforce_centred(),
         ratio=ratios.tapered,
         off_policy=OffPolicy.TAPERED,
-        equation="κ = A / S where A > 0, min(Πₜρₜ, 1)·A / S elsewhere, A = rᵢ − r̄",
+        mismatch=OffPolicy.TAPERED,
+        equation="κ = A / S where A > 0, min(Πₜ π/μ, 1)·A / S elsewhere, A = rᵢ − r̄",
     )

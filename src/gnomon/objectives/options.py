@@ -512,7 +512,10 @@ TABLE = (
         | {"alpha": Option(1.0, "weight of the log-likelihood of the better rollout", least=0)}),
     Declaration("online_orpo",
         "Online ORPO: the logistic loss on log-odds per token, and the log-likelihood per token of the better rollout.",
-        "Hong et al. 2024, arXiv 2403.07691", {"weight": Option(0.1, "λ of the odds ratio", above=0)}),
+        "Hong et al. 2024, arXiv 2403.07691",
+        {"weight": Option(0.1, "λ of the odds ratio", above=0),
+         "likelihood": Option("token", "what the log-likelihood of better rollouts is a mean over: all their tokens in "
+            "the step, or the tokens of each answer", choices=("token", "answer"))}),
     Declaration("online_kto",
         "Online KTO: each rollout by itself, desired or not, with a slope that fades far from the mean. 0 or 1 only.",
         "Ethayarajh et al. 2024, arXiv 2402.01306",

@@ -23,6 +23,7 @@ __all__ = [
     "logistic_pairs",
     "mean_logistic_pairs",
     "odds_pairs",
+    "odds_pairs_by_token",
     "prospect",
     "reference_likelihood",
     "squared_pairs",
@@ -145,10 +146,33 @@ def odds_pairs(tokens: Tokens, *, weight: float) -> Tensor:
     Source: Hong et al. 2024 (ORPO), arXiv 2403.07691, eq. 6.
     Differs: P is at most 1 − 1e-6, where the odds and their slope are still finite.
     """
+    slopes = _slopes_of_odds(tokens, weight)
+    return (slopes + (tokens.advantage > 0).to(slopes.dtype)) / tokens.lengths
+
+
+@reaches(Reach.STEP)
+def odds_pairs_by_token(tokens: Tokens, *, weight: float) -> Tensor:
+    """As `odds_pairs`, with the log-likelihood of the better as a mean over all their tokens in the step.
+
+    Equation: λ·mean_{opponents} σ(−m)/(1 − P)/|y| + 1[A > 0]/L, L = Σ A·|y| / Σ A over the better rollouts of the step.
+    Args: weight, λ > 0.
+    Returns: multiplier per token, ≥ 0, equal over a rollout.
+    Source: Hong et al. 2024 (ORPO), arXiv 2403.07691, as released; TRL, ORPOTrainer.
+    Differs: the mean is over the step, where released code takes that of each micro-batch.
+    """
+    better, (first, _) = tokens.advantage > 0, first_tokens(tokens)
+    share = tokens.advantage[first].clamp(min=0)
+    # From the smallest up, so that no order can change a bit of the sums.
+    length = (share * tokens.lengths[first]).sort().values.sum() / share.sort().values.sum()
+    slopes = _slopes_of_odds(tokens, weight)
+    return slopes / tokens.lengths + torch.where(better, 1 / length, torch.zeros_like(slopes))
+
+
+def _slopes_of_odds(tokens: Tokens, weight: float) -> Tensor:
+    """[T] the derivative of λ log σ(m) in the log of a rollout's mean likelihood, divided by A."""
     mean = (tokens.per_sequence(tokens.logp) / tokens.lengths).clamp(max=-1e-6)
     rest = -mean.expm1()
-    slopes = _against_opponents(tokens, mean - rest.log(), lambda gap: weight * _sigmoid(-gap))
-    return (slopes / rest + (tokens.advantage > 0).to(rest.dtype)) / tokens.lengths
+    return _against_opponents(tokens, mean - rest.log(), lambda gap: weight * _sigmoid(-gap)) / rest
 
 
 def prospect(tokens: Tokens, *, beta: float) -> Tensor:

@@ -115,25 +115,44 @@ def online_cpo(*, beta: float, alpha: float) -> Objective:
 
 
 @row
-def online_orpo(*, weight: float) -> Objective:
-    """Short answers weigh more, as in SimPO, and the better ones are learnt by heart beside the comparison.
+def online_orpo(*, weight: float, likelihood: str) -> Objective:
+    """The better answers are learnt by heart beside the comparison, in which short answers weigh more, as in SimPO.
+    The target is that of a step of one group. With `likelihood=token` coefficients need all tokens of an optimiser
+    step.
 
-    Differs: the source compares answers of a data set, this row the policy's own. Where right answers are the longer
-        ones, means per token weigh them least: on `char_count` the cosine of the expected gradient with ∇p is 0.53 at
-        the start, and nothing is learned; it is 0.71 with λ = 10 (0.99 of `online_cpo`, which sums over tokens).
+    Differs: the source compares answers of a data set, this row the policy's own. With `likelihood=token` the mean is
+        over the better answers of the step, where released code takes it over those of a micro-batch. The equation of
+        the paper has the mean over each answer, `likelihood=answer`, which gives the tokens of long answers the least
+        weight. On `char_count` right answers are the longer ones, and nothing is learned with it.
     """
+    by_answer = closed.of_pairs(
+        partial(_orpo_better, weight=weight, likelihood=1.0),
+        closed.over_length,
+        "P(best, worst)·E[λ·σ(−m)·∇m + ∇log P⁺], m = log odds P⁺ − log odds P⁻, log P = log π/|y|",
+        worse=partial(_orpo_worse, weight=weight),
+    )
+    if likelihood == "answer":
+        return replace(
+            online_dpo(),
+            ratio=partial(pairs.odds_pairs, weight=weight),
+            target=by_answer,
+            noise=Noise.MOVES,
+            equation="κ = (±λ·σ(−m)/(1 − P) on better and worse, + 1 on better) / (G·|o|), "
+            "m = log odds P_better − log odds P_worse, log P = 1/|o| Σₜ log π",
+        )
+    contrast = closed.of_pairs(
+        partial(_orpo_better, weight=weight, likelihood=0.0),
+        closed.over_length,
+        "P(best, worst)·E[λ·σ(−m)·∇m], m = log odds P⁺ − log odds P⁻, log P = log π/|y|",
+        worse=partial(_orpo_worse, weight=weight),
+    )
     return replace(
         online_dpo(),
-        ratio=partial(pairs.odds_pairs, weight=weight),
-        target=closed.of_pairs(
-            partial(_orpo_better, weight=weight),
-            closed.over_length,
-            "P(best, worst)·E[λ·σ(−m)·∇m + ∇log P⁺], m = log odds P⁺ − log odds P⁻, log P = log π/|y|",
-            worse=partial(_orpo_worse, weight=weight),
-        ),
+        ratio=partial(pairs.odds_pairs_by_token, weight=weight),
+        target=closed_groups.with_tokens_of_best(contrast),
         noise=Noise.MOVES,
-        equation="κ = (±λ·σ(−m)/(1 − P) on better and worse, + 1 on better) / (G·|o|), "
-        "m = log odds P_better − log odds P_worse, log P = 1/|o| Σₜ log π",
+        equation="κ = (±λ·σ(−m)/((1 − P)·|o|) on better and worse, + 1/L on better) / G, "
+        "m = log odds P_better − log odds P_worse, log P = 1/|o| Σₜ log π, L the mean length of the better of the step",
     )
 
 
@@ -218,8 +237,8 @@ def _cpo(better: Seen, worse: Seen, *, beta: float, alpha: float) -> float:
     return beta / (1 + math.exp(beta * ahead)) + alpha
 
 
-def _orpo_better(better: Seen, worse: Seen, *, weight: float) -> float:
-    return 1 + _orpo(better, worse, better, weight)
+def _orpo_better(better: Seen, worse: Seen, *, weight: float, likelihood: float) -> float:
+    return likelihood + _orpo(better, worse, better, weight)
 
 
 def _orpo_worse(better: Seen, worse: Seen, *, weight: float) -> float:

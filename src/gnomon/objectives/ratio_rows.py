@@ -63,7 +63,8 @@ def sequence_is() -> Objective:
         rloo(),
         ratio=ratios.sequence_ratio,
         off_policy=OffPolicy.SEQUENCE,
-        equation="κ = Πₜρₜ·A / S, A = rᵢ − mean_{j≠i} rⱼ",
+        mismatch=OffPolicy.SEQUENCE,
+        equation="κ = Πₜ π/μ·A / S, A = rᵢ − mean_{j≠i} rⱼ",
     )
 
 

@@ -116,13 +116,13 @@ def soft_gate(tokens: Tokens, *, gain: float, loss: float) -> Tensor:
 
 @reaches(Reach.SEQUENCE)
 def sequence_ratio(tokens: Tokens) -> Tensor:
-    """The importance ratio of the whole rollout, on each of its tokens.
+    """The importance ratio of the whole rollout to the behavior, on each of its tokens.
 
-    Equation: ρ(y) = Πₜ π(yₜ|y_{<t}) / π_prox(yₜ|y_{<t}).
+    Equation: Πₜ π(yₜ|y_{<t}) / μ(yₜ|y_{<t}).
     Returns: multiplier per token, > 0, equal over a rollout.
     Source: Precup et al. 2000 (ICML, "Eligibility traces for off-policy policy evaluation").
     """
-    return _exp(tokens.per_sequence(tokens.log_ratio))
+    return _exp(tokens.per_sequence(tokens.logp - tokens.behavior_logp))
 
 
 @reaches(Reach.SEQUENCE)
@@ -220,16 +220,16 @@ def probability_clip(tokens: Tokens, *, low: float, high: float, cap: float) -> 
 
 @reaches(Reach.SEQUENCE)
 def tapered(tokens: Tokens) -> Tensor:
-    """One for answers to be raised; for answers to be lowered the ratio of the whole rollout, at most one.
+    """One for answers to be raised; for answers to be lowered the whole rollout's ratio to the behavior, at most one.
 
     An answer that the policy has given up is not pushed down without end, and one that it has yet to learn is not
     ignored for being unlikely.
 
-    Equation: 1 where A > 0, min(Πₜ ρₜ, 1) elsewhere.
+    Equation: 1 where A > 0, min(Πₜ π/μ, 1) elsewhere.
     Returns: multiplier per token, > 0 and at most 1, equal over a rollout.
     Source: Le Roux et al. 2025 (TOPR), arXiv 2503.14286.
     """
-    ratio = _exp(tokens.per_sequence(tokens.log_ratio))
+    ratio = sequence_ratio(tokens)
     whole = ratio / ratio  # One, and no number where the ratio is none.
     return torch.where(tokens.advantage > 0, whole, ratio.clamp(max=1))
 

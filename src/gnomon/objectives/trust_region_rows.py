@@ -119,7 +119,9 @@ def dcpo(*, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -
 
 @row
 def aspo(*, clip_low: float, clip_high: float, cap: float) -> Objective:
-    """Differs: the released code widens the band to 0.4 for tokens of high entropy; here all have one band."""
+    """Differs: the released code standardises rewards, takes the mean over tokens and adds a KL penalty; here credit
+    and aggregate are Dr. GRPO's. It widens the band to 0.4 for tokens of high entropy; here all have one band.
+    """
     return replace(
         dr_grpo(),
         ratio=partial(trust_regions.inverted_for_gains, low=clip_low, high=clip_high, cap=cap),
@@ -195,8 +197,9 @@ def m2po(*, limit: float, epsilon: float) -> Objective:
     return replace(
         dapo(epsilon=epsilon),
         ratio=partial(trust_regions.second_moment_mask, limit=limit),
-        equation="κ = ρ·1[l² < b]·A / Σⱼ|oⱼ|, l = log(π/μ), b the least l² at which the mean of all l² ≤ b exceeds τ, "
-        "A = (rᵢ − r̄)/(σ + ε)",
+        mismatch=OffPolicy.TOKEN,
+        equation="κ = π/μ·1[l² < b]·A / Σⱼ|oⱼ|, l = log(π/μ), b the least l² at which the mean of all l² ≤ b exceeds "
+        "τ, A = (rᵢ − r̄)/(σ + ε)",
     )
 
 
@@ -235,7 +238,9 @@ def cpgd(*, alpha: float, cap: float, clip_low: float, clip_high: float) -> Obje
 
 @row
 def dppo_kl(*, clip_low: float, clip_high: float, cap: float) -> Objective:
-    """Differs: the widths are choices made here, in nats. prime-rl's code has no ceiling, though its text has one."""
+    """Differs: the source leaves credit and aggregate open; here they are Dr. GRPO's. The widths are choices made here,
+    in nats. prime-rl's code has no ceiling, though its text has one.
+    """
     return replace(
         dr_grpo(),
         ratio=partial(trust_regions.divergence_clip, low=clip_low, high=clip_high, cap=cap),
@@ -271,7 +276,10 @@ def opsm(*, limit: float, clip_low: float, clip_high: float) -> Objective:
 
 @row
 def prime_ipo(*, width: float) -> Objective:
-    """Not IPO for preferences, which is `online_ipo`."""
+    """Not IPO for preferences, which is `online_ipo`.
+
+    Differs: the source takes the mean over tokens and leaves credit open; here credit and aggregate are Dr. GRPO's.
+    """
     return replace(
         dr_grpo(),
         ratio=partial(trust_regions.probability_mask, width=width),

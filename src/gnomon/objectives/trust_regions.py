@@ -113,15 +113,17 @@ def covariance_clip(tokens: Tokens, *, low: float, high: float, share: float, le
 
 @reaches(Reach.STEP)
 def second_moment_mask(tokens: Tokens, *, limit: float) -> Tensor:
-    """The ratio, zero on the tokens that moved farthest, as few of them as bring the second moment below a limit.
+    """The ratio to the behavior, zero on the tokens that moved farthest: as few as bring the second moment below a
+    limit.
 
-    Equation: ρ·1[l² < b], l = log(π/μ), b the least l² such that the mean of l² over the tokens with l² ≤ b exceeds the
-        limit; no token is left out where the mean over all does not.
+    Equation: π/μ·1[l² < b], l = log(π/μ), b the least l² such that the mean of l² over the tokens with l² ≤ b exceeds
+        the limit; no token is left out where the mean over all does not.
     Args: limit, τ > 0, in squared nats.
     Returns: multiplier per token, ≥ 0. Tokens level with the first that is left out are left out too.
     Source: Zheng et al. 2025 (M2PO), arXiv 2510.01161; AReaL, m2_threshold.
     """
-    ratio, moved = unclipped(tokens), (tokens.logp - tokens.behavior_logp).clamp(-LIMIT, LIMIT).square()
+    log_ratio = (tokens.logp - tokens.behavior_logp).clamp(-LIMIT, LIMIT)
+    ratio, moved = log_ratio.exp(), log_ratio.square()
     ordered = moved.sort().values
     mean = ordered.cumsum(0) / torch.arange(1, 1 + len(ordered), device=ordered.device)
     beyond = ordered[mean > limit]
