@@ -207,12 +207,23 @@ def test_a_part_is_paid_where_it_is_asked() -> None:
     assert 0 < verdict.reward <= 0.5 and verdict.status is Status.WRONG
 
 
+@pytest.mark.needs("bwrap")
 def test_workers_judge_it_where_it_can_be_killed() -> None:
     replies = [ENV.framed(ENV.solution(task)) for task in TASKS[:12]]
     replies[5:7] = [ENV.framed(SPIN), "```python\nsolve = abs"]
     steps = last_steps(ENV, [(task, Key(0), [reply]) for task, reply in zip(TASKS, replies, strict=False)], workers=2)
     said = [step.verdict.status for step in steps if step.verdict is not None]
     assert said[5:7] == [Status.EXCEEDED, Status.NO_ANSWER] and {*said[:5], *said[7:]} == {Status.CORRECT}
+
+
+def test_workers_run_no_code_where_it_cannot_be_confined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is started without a check of the host: neither a wrong answer nor a reward."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    replies = [ENV.framed(ENV.solution(TASKS[0])), ENV.framed(SPIN), "no code"]
+    steps = last_steps(ENV, [(TASKS[0], Key(0), [reply]) for reply in replies], workers=1)
+    verdicts = [step.verdict for step in steps if step.verdict is not None]
+    assert [verdict.status for verdict in verdicts] == [Status.FAILED, Status.FAILED, Status.NO_ANSWER]
+    assert all("E520" in verdict.detail and verdict.reward == 0 for verdict in verdicts[:2])
 
 
 def test_a_host_without_a_sandbox_is_refused_with_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:

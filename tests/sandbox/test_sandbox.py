@@ -54,6 +54,12 @@ def test_a_value_comes_out_as_plain_json(sandbox, returned, value):
     assert repr(found) == repr(Ok(value))
 
 
+def test_an_integer_has_any_length_in_and_out(sandbox):
+    values = (-(2**20_000), [{"a": 2**13_000}], {"\0integer": "7"}, {"\0integer": 7})
+    found = once(sandbox, "def solve(x): return x", *((value,) for value in values))
+    assert found == Finished(values=tuple(map(Ok, values)))
+
+
 @pytest.mark.parametrize(
     ("returned", "type_", "message"),
     [
@@ -62,7 +68,6 @@ def test_a_value_comes_out_as_plain_json(sandbox, returned, value):
         ("[{None: 2}]", "TypeError", "key of type NoneType"),
         ("1j", "TypeError", "complex"),
         ("b''", "TypeError", "bytes"),
-        ("10**5000", "ValueError", "4300 digits"),
         ("(lambda x: (x.append(x), x)[1])([])", "RecursionError", ""),
         ("1/0", "ZeroDivisionError", "division by zero"),
         ("(_ for _ in ()).throw(SystemExit(0))", "SystemExit", "0"),

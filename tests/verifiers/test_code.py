@@ -49,6 +49,7 @@ def sandbox() -> Iterator[Sandbox]:
             "passes 1 of 3",
         ),
         ("print('passed 3 of 3 tests')\ndef solve(a, b): return None", Status.WRONG, "passes 0 of 3"),
+        ("def solve(a, b): raise type('', (Exception,), {})()", Status.WRONG, "passes 0 of 3 tests: test 1: Exception"),
         ("def solve(a, b):\n    while True: pass", Status.EXCEEDED, "limit of cpu"),
         ("def solve(a, b):\n    return 'x' * 10**8", Status.EXCEEDED, "limit of"),
     ],
@@ -87,8 +88,9 @@ def solve(x):
 def test_a_script_reads_and_writes(sandbox: Sandbox) -> None:
     good = "a, b = map(int, input().split())\nprint(a + b, end='  \\n\\n')"
     items = [(ECHO, fence(good)), (ECHO, fence("print(3)")), (ECHO, fence("raise SystemExit(1)")), (ECHO, "no code")]
+    items.append((ECHO, fence("raise type('', (Exception,), {})()")))
     verdicts = code_judged(UnitTests(), sandbox, items)
-    assert [v.status for v in verdicts] == [Status.CORRECT, Status.WRONG, Status.WRONG, Status.NO_ANSWER]
+    assert [v.status for v in verdicts] == [Status.CORRECT, Status.WRONG, Status.WRONG, Status.NO_ANSWER, Status.WRONG]
     assert "test 2: another output" in verdicts[1].detail
 
 
@@ -126,6 +128,22 @@ def test_values_are_compared_by_type_and_content(options: Any, said: Any, expect
     assert UnitTests(**options).equal(said, expected) is same
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "printed", "expected", "same"),
+    [
+        (0, "2", "2 \n\n", True), (0, "0.5", "0.50", False), (0, "1 2", "1  2", False), (0, "", "", True),
+        (1e-6, "0.333333", "0.333333333333", True), (1e-6, "0.33333", "0.333333333333", False),
+        (1e-6, "2", "2.0", True), (1e-6, "2", "3", False), (1e-6, "07", "7", False), (1e-6, "2.5e0", "2.5", True),
+        (1e-6, "x = [0.5, -1.50]", "x = [.5, -1.5]", True), (1e-6, "y = 0.5", "x = 0.5", False),
+        (1e-6, "0.5 0.5", "0.5", False), (1e-6, "0.5\n0.5", "0.5 0.5", False), (1e-6, "nan", "nan", True),
+        (1e-6, "nan", "0.5", False), (1e-6, "1e999", "1e998", False), (1e-6, "1e999999999", "0.5", False),
+        (1e-6, "1" * 9000 + ".0", "2" * 9000, False), (1e-6, "1000000.1", "1000000.0", True), (0.1, "9", "10", False),
+    ],
+)  # fmt: skip
+def test_outputs_are_compared_by_line_and_number(tolerance: float, printed: str, expected: str, same: bool) -> None:
+    assert UnitTests(tolerance=tolerance).same(printed, expected) is same
+
+
 class Told:
     """A runner that says what it was told to, and keeps what it was asked."""
 
@@ -149,6 +167,15 @@ def test_what_is_expected_never_enters_the_sandbox() -> None:
     assert runner.asked[1] == Program(source="x", stdins=("1 2\n", "5 5"))
 
 
+class Yes(int):
+    """What a runner must not hand over: a value that decides itself what it equals."""
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
 def test_ends_that_are_nobodys_pass() -> None:
     right = (Ok(3), Ok(0), Ok(10))
     for outcome, status in [
@@ -156,6 +183,9 @@ def test_ends_that_are_nobodys_pass() -> None:
         (Exceeded(resource="wall", values=right), Status.EXCEEDED),
         (Finished(values=right[:2]), Status.WRONG),
         (Finished(values=(*right[:2], Err("E", ""))), Status.WRONG),
+        (Finished(values=(*right[:2], Err("", ""))), Status.WRONG),
+        (Finished(values=(*right, Ok(3))), Status.WRONG),
+        (Finished(values=(Ok(Yes(0)), *right[1:])), Status.WRONG),
     ]:
         (verdict,) = code_judged(UnitTests(partial=True), Told(outcome), [(SUM, fence("x"))])
         assert verdict.status is status and verdict.reward < 1

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from gnomon.errors import ResourceError
+from gnomon.sandbox.inside import STDIN
 
 __all__ = ["ENVIRONMENT", "SCRATCH", "Wall", "nobody", "spawn", "way"]
 
@@ -110,6 +111,10 @@ def command(wall: Wall, kind: str) -> list[str]:
     else:
         for name in DEVICES:
             words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+        words += ["--perms", "0755", "--dir", "/dev/fd"]
+        for name in ("stdin", "fd/0"):  # A job has no /proc, where these links lead elsewhere.
+            words += ["--symlink", f"{SCRATCH}/{STDIN}", f"/dev/{name}"]
+        words += ["--symlink", SCRATCH, "/dev/shm"]
     words += ["--perms", "1777", "--size", str(wall.scratch_bytes), "--tmpfs", SCRATCH]
     for name, value in ENVIRONMENT.items():
         words += ["--setenv", name, value]

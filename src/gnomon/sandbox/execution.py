@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.sandbox.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Resource, Value, Work
-from gnomon.sandbox.reports import Reports, ending, plain, text
-from gnomon.sandbox.run import NONCE
+from gnomon.sandbox.reports import Reports, ending, text
+from gnomon.sandbox.run import NONCE, encoded
 from gnomon.sandbox.worker import SandboxWorker, cpu_clock, whole_seconds
 
 __all__ = ["Execution", "Lost"]
@@ -33,7 +33,7 @@ class Execution:
         self.outcome: Outcome | Lost | None = None
         self.clean = False
         """Whether the sandbox can be reused for another job."""
-        self.inputs = [plain(list(words)) for words in work.inputs] if isinstance(work, Job) else list(work.stdins)
+        self.inputs = [encoded(list(words)) for words in work.inputs] if isinstance(work, Job) else list(work.stdins)
         if isinstance(work, Program) and any(len(stdin) > limits.file_bytes for stdin in work.stdins):
             raise ValueError(f"a standard input is longer than file_bytes, which is {limits.file_bytes}")
         self.runs = 1 if isinstance(work, Job) else len(self.inputs)
@@ -198,9 +198,10 @@ class Execution:
 
     def judge(self, status: int) -> Value:
         """The value of one run of a program: its output if its exit status is 0."""
-        if isinstance(self.reports.last, Err):
-            return self.reports.last
-        return ending(status) or Ok(text(self.written["stdout"]))
+        failed = ending(status)
+        if failed is None:
+            return Ok(text(self.written["stdout"]))
+        return self.reports.last if isinstance(self.reports.last, Err) else failed
 
     def renew(self) -> None:
         """Continue with the next run in a new sandbox."""

@@ -14,6 +14,7 @@ import json
 import os
 import select
 import signal
+import site
 import socket
 import sys
 from typing import Any
@@ -28,6 +29,10 @@ CLONE_NEWUSER = 0x10000000
 PR_SET_PDEATHSIG = 1
 TIOCSCTTY = 0x540E
 DESCRIPTORS = 256
+STDIN = ".stdin"
+"""File of a program's standard input in the working folder, to which /dev/stdin leads."""
+PROCESSORS = 2
+"""Number of processors that a job counts on every host, so that it starts no more processes than it may have."""
 
 
 def main() -> None:
@@ -40,6 +45,10 @@ def main() -> None:
         sys.path[:] = [*sys.path, *(path for path in plan["paths"] if path not in sys.path)]
         importlib.import_module(name)
     report = settle(plan)
+    # What the interpreter does at its start unless it is started without `site`.
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
     own = os.pidfd_open(os.getpid())
     if plan["argv"]:
         session(control, plan, report, own)
@@ -90,6 +99,8 @@ def serve(control: socket.socket, plan: dict[str, Any]) -> None:
             os._exit(0)
     os.close(handle)
     _, status, used = os.wait4(child, 0)
+    with contextlib.suppress(OSError):
+        os.unlink(STDIN)
     ended = {"status": status, "cpu": used.ru_utime + used.ru_stime, "left": survivors() or littered()}
     control.sendall(pack(ended))
 
@@ -122,8 +133,10 @@ def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any
     result, out, err = descriptors
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    stdin = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600) if work["stdin"] else os.open(os.devnull, os.O_RDONLY)
-    if work["stdin"]:
+    if work["call"]:
+        stdin = os.open(os.devnull, os.O_RDONLY)
+    else:
+        stdin = os.open(STDIN, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         with open(stdin, "wb", closefd=False) as file:
             file.write(work["stdin"].encode(errors="surrogatepass"))
         os.lseek(stdin, 0, os.SEEK_SET)
@@ -133,6 +146,9 @@ def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any
     sys.stdin = open(0, encoding="utf-8", errors="surrogatepass", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)  # noqa: SIM115
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
+    os.cpu_count = lambda: PROCESSORS
     if plan["way"] == "bare":
         confine.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         confine.load_filter(bytes.fromhex(plan["filter"]))
@@ -146,9 +162,10 @@ def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any
 
     send(["ready"])
     status = run(work, send)
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         with contextlib.suppress(BaseException):
-            stream.flush()
+            getattr(sys, name).flush()
+    confine.LIBC.fflush(None)
     return status
 
 

@@ -98,7 +98,7 @@ class Err:
     """The call raised or did not return a JSON value, or the program ended with a non-zero status."""
 
     type: str
-    """Name of the exception's class; `Exit` or `Signal` if the process ended by itself."""
+    """Name of the exception's class, never empty; `Exit` or `Signal` if the process ended by itself."""
     message: str
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
 from gnomon.sandbox.job import Err, Exceeded, Ok, Resource, Value
-from gnomon.sandbox.run import HEAD, NONCE
+from gnomon.sandbox.run import HEAD, NONCE, decoded
 
 __all__ = ["Reports", "ending"]
 
@@ -56,7 +55,7 @@ class Reports:
     def read(self, line: bytes) -> None:
         """Parse one report."""
         try:
-            parsed = json.loads(line)
+            parsed = decoded(line)
         except (ValueError, RecursionError):
             self.forged = "a report that is not JSON"
             return
@@ -66,13 +65,23 @@ class Reports:
             case ["ok", value]:
                 self.values.append(Ok(value))
             case ["err", str(kind), str(message)]:
-                self.values.append(Err(kind, message))
+                self.values.append(error(kind, message))
             case ["raised", str(kind), str(message)]:
-                self.last = Err(kind, message)
+                self.last = error(kind, message)
             case ["exceeded", resource] if resource in RESOURCES:
                 self.last = Exceeded(resource=resource)
             case _:
                 self.forged = "a report of an unknown kind"
+
+
+def error(kind: str, message: str) -> Err:
+    """An error as confined code reports it. Its type has a name, and both are text that can be printed."""
+    return Err(printable(kind) or "Exception", printable(message))
+
+
+def printable(text: str) -> str:
+    """The text with U+FFFD for control characters and lone surrogates."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)
 
 
 def ending(status: int) -> Err | None:
@@ -90,8 +99,3 @@ def ending(status: int) -> Err | None:
 def text(written: bytes | bytearray) -> str:
     """Output bytes as text, with U+FFFD for invalid UTF-8."""
     return bytes(written).decode("utf-8", errors="replace")
-
-
-def plain(value: Any) -> str:
-    """An input as JSON. Raises: TypeError or ValueError if it is not a JSON value."""
-    return json.dumps(value)

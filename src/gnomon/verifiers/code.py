@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,7 +13,6 @@ from typing import Any
 from gnomon.errors import VerifierError
 from gnomon.sandbox import (
     Broken,
-    Err,
     Exceeded,
     Finished,
     Job,
@@ -33,6 +33,7 @@ from gnomon.verifiers.slot import Slot
 __all__ = ["Case", "Cases", "UnitTests", "code_judged"]
 
 INFINITE = frozenset((float("inf"), float("-inf")))
+NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +93,10 @@ class UnitTests(Slot):
     partial: bool = False
     """Pay the fraction of tests that pass."""
     mixed: bool = False
-    """Treat 1 and 1.0 as equal. A boolean never equals a number."""
+    """Treat the values 1 and 1.0 as equal. A boolean never equals a number."""
     tolerance: float = 0.0
-    """Tolerance where one of two numbers is a float: absolute, and relative to the expected value."""
+    """Tolerance where one of two numbers is a float: absolute, and relative to the expected value. It also holds for
+    the numbers in the output of a script, where 1 and 1.0 are then equal."""
     nan_equal: bool = False
     """Treat NaN as equal to an expected NaN."""
 
@@ -130,7 +132,7 @@ class UnitTests(Slot):
                 fix="docs/sandbox.md lists what a host needs",
             )
         found, marks = self.extract(reply), self.marks(Cases.read(task.answer), outcome)
-        passed = sum(not mark for mark in marks)
+        passed = marks.count(None)
         detail = f"passes {passed} of {len(marks)} tests" + failures(marks)
         if isinstance(outcome, Exceeded):
             detail += f"; it used up the limit of {outcome.resource}"
@@ -145,19 +147,42 @@ class UnitTests(Slot):
         status = Status.CORRECT if right else Status.WRONG
         return self.verdict(status, share=share, extracted=found.text, span=found.span, detail=detail)
 
-    def marks(self, tests: Cases, outcome: Outcome) -> tuple[str, ...]:
-        """For each test, in order, why it failed; empty if it passed."""
+    def marks(self, tests: Cases, outcome: Outcome) -> tuple[str | None, ...]:
+        """For each test, in order, why it failed; None if it passed. With too many values, none belongs to a test."""
         values: Sequence[Value] = () if isinstance(outcome, Broken) else outcome.values
+        if len(values) > len(tests.cases):
+            return ("more values than tests",) * len(tests.cases)
         missing = ("not run",) * (len(tests.cases) - len(values))
         return (*(self.mark(case, value, tests) for case, value in zip(tests.cases, values, strict=False)), *missing)
 
-    def mark(self, case: Case, value: Value, tests: Cases) -> str:
-        if isinstance(value, Err):
+    def mark(self, case: Case, value: Value, tests: Cases) -> str | None:
+        """Why a test failed; None if its value equals the expected one, which is not in the sandbox."""
+        if not isinstance(value, Ok):
             return f"{value.type:.50}"
-        assert isinstance(value, Ok)
-        if not tests.call:
-            return "" if isinstance(value.json, str) and lines(value.json) == lines(case.expected) else "another output"
-        return "" if self.equal(value.json, case.expected) else "another value"
+        if tests.call:
+            return None if self.equal(value.json, case.expected) else "another value"
+        printed = isinstance(value.json, str) and self.same(value.json, case.expected)
+        return None if printed else "another output"
+
+    def same(self, output: str, expected: str) -> bool:
+        """Whether two outputs are equal in every line, without white space at the end of lines and of the output."""
+        one, other = lines(output), lines(expected)
+        if one == other or not self.tolerance:
+            return one == other
+        # Text and numbers alternate in the pieces.
+        pieces, others = NUMBER.split("\n".join(one)), NUMBER.split("\n".join(other))
+        return (
+            len(pieces) == len(others)
+            and pieces[::2] == others[::2]
+            and all(map(self.about, pieces[1::2], others[1::2]))
+        )
+
+    def about(self, printed: str, expected: str) -> bool:
+        """Whether two printed numbers are equal, or within the tolerance if one has a fraction or an exponent."""
+        if printed == expected or not set(".eE") & {*printed, *expected}:
+            return printed == expected
+        actual, right = float(printed), float(expected)
+        return not INFINITE & {actual, right} and self.near(actual, right)
 
     def equal(self, actual: Any, expected: Any) -> bool:
         """Whether two JSON values are equal in type and content. Recurses only as deep as the expected value."""
@@ -175,7 +200,7 @@ class UnitTests(Slot):
                 and actual.keys() == expected.keys()
                 and all(self.equal(actual[name], expected[name]) for name in expected)
             )
-        if not isinstance(actual, int | float) or not (self.mixed or type(actual) is type(expected)):
+        if type(actual) not in (int, float) or not (self.mixed or type(actual) is type(expected)):
             return False
         return self.near(actual, expected)
 
@@ -221,9 +246,9 @@ def shared_sandbox(limits: Limits) -> Runner:
     return Sandbox(workers=1, limits=limits)
 
 
-def failures(marks: Sequence[str]) -> str:
+def failures(marks: Sequence[str | None]) -> str:
     """The first tests that failed, and why. Expected values are not shown."""
-    failed = [f"test {place}: {mark}" for place, mark in enumerate(marks, 1) if mark]
+    failed = [f"test {place}: {mark}" for place, mark in enumerate(marks, 1) if mark is not None]
     return ": " + ", ".join(failed[:5]) + (" …" if len(failed) > 5 else "") if failed else ""
 
 

@@ -1,17 +1,25 @@
-"""Find the one block of code of a reply, between two lines of three backticks."""
+"""Find the one block of code of a reply, between two lines of three or more backticks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection
 
 from gnomon.types import Status
 from gnomon.verifiers.extract import ANY, NEVER_CLOSES, Extraction, Strictness, after_reasoning
 
 __all__ = ["PYTHON", "fenced"]
 
-FENCE = "```"
+FENCE = 3
+"""Smallest number of backticks."""
 PYTHON = frozenset(("", "python", "python3", "py"))
 """Language names that may follow the opening fence, in upper or lower case."""
+LANGUAGE = re.compile(r"\{?\.?([^\s{}:,;]*)")
+"""The first word of an info string, as in `python title="a.py"`, `python:a.py` and `{.python}`."""
+TOKEN = re.compile(
+    r"""#[^\n]*|("{3}|'{3})(?:\\.|[^\\])*?(?:(?P<closes>\1)|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?""", re.DOTALL
+)
+"""A comment or a string of Python."""
 MAX_SOURCE = 64 * 1024
 """A longer block, in characters, is malformed."""
 
@@ -19,6 +27,7 @@ MAX_SOURCE = 64 * 1024
 def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Collection[str] = PYTHON) -> Extraction:
     """The one fenced block of one of these languages. Accepts every string, in linear time; skips reasoning.
 
+    A fence closes with at least as many backticks as it opened with; one in a docstring does not close the block.
     Blocks of other languages do not count. Under `exact` and `trimmed` nothing may follow the block but white space.
     """
     begin = after_reasoning(reply)
@@ -47,20 +56,46 @@ def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tu
     """For every block: start and end of its code, and start of the text that follows. Also whether one never closes."""
     found: list[tuple[int, int, int]] = []
     inside: int | None = None
-    counts = False
+    counts, width, quoted = False, FENCE, in_string("", 0)
     place = begin
     while place < len(reply):
         stop = reply.find("\n", place)
         stop = len(reply) if stop < 0 else stop
         # Only the start of a line is read, up to the length of a fence.
         line = reply[place : min(stop, place + 64)].strip()
-        if line.startswith(FENCE):
+        info = line.lstrip("`")
+        marks = len(line) - len(info)
+        if marks >= FENCE and "`" not in info:
             if inside is None:
-                inside, counts = min(stop + 1, len(reply)), line[len(FENCE) :].strip().lower() in languages
-            elif line == FENCE and stop - place < 64:
+                inside, width = min(stop + 1, len(reply)), marks
+                counts, quoted = language(info) in languages, in_string(reply, inside)
+            elif marks >= width and not info and stop - place < 64 and not (counts and quoted(place)):
                 if counts:
                     end = place - 1 - reply.startswith("\r\n", max(place - 2, 0))
                     found.append((inside, max(inside, end), stop))  # Without its last line break.
                 inside = None
         place = stop + 1
     return found, inside is not None and counts
+
+
+def language(info: str) -> str:
+    """The language in the text after an opening fence, in lower case."""
+    found = LANGUAGE.match(info.strip())
+    return found[1].lower() if found else ""
+
+
+def in_string(source: str, begin: int) -> Callable[[int], bool]:
+    """A function that tells whether a line is in a string of three quotes that ends. It takes the lines in order."""
+    seen = begin
+
+    def inside(place: int) -> bool:
+        nonlocal seen
+        while seen < place:
+            token = TOKEN.search(source, seen, place)
+            seen = place if token is None else token.end()
+            if token is not None and token[1] and token["closes"] is None:
+                end = source.find(token[1], place)
+                seen = place if end < 0 else end + len(token[1])
+        return seen > place
+
+    return inside

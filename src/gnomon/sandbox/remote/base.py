@@ -22,8 +22,8 @@ from gnomon.errors import ResourceError
 from gnomon.sandbox import run as run_module
 from gnomon.sandbox.job import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Value, Work
 from gnomon.sandbox.remote import far
-from gnomon.sandbox.reports import Reports, ending, plain, text
-from gnomon.sandbox.run import NONCE
+from gnomon.sandbox.reports import Reports, ending, text
+from gnomon.sandbox.run import NONCE, encoded
 
 __all__ = ["Elsewhere", "Reply", "needed"]
 
@@ -71,7 +71,7 @@ class Elsewhere(ABC):
 
     def _outcome(self, work: Work) -> Outcome:
         if isinstance(work, Job):
-            return self._run(work, [plain(list(words)) for words in work.inputs], "")
+            return self._run(work, [encoded(list(words)) for words in work.inputs], "")
         values: list[Value] = []
         out, err = "", ""
         for stdin in work.stdins:
@@ -141,9 +141,10 @@ class Elsewhere(ABC):
             return Exceeded(resource=reports.last.resource, values=values, **output)
         if -status in (signal.SIGXCPU, signal.SIGKILL):
             return Exceeded(resource="cpu", values=values, **output)
-        ended = reports.last or ending(-status if status < 0 else status << 8)
+        failed = ending(-status if status < 0 else status << 8)
+        ended = reports.last or failed
         if isinstance(work, Program):
-            return Finished(values=(ended or Ok(output["stdout"]),), **output)
+            return Finished(values=(ended if failed and ended else Ok(output["stdout"]),), **output)
         if reports.forged or len(reports.values) > inputs:
             return Raised(error=f"Forged: {reports.forged or 'more answers than inputs'}", **output)
         if len(values) == inputs and reports.last is None:

@@ -24,12 +24,13 @@ __all__ = ["envelope"]
 
 INNER = """
 import json, os, sys
-sys.path.insert(0, sys.argv[1])
+folder, path, result = sys.argv[1:]
+sys.path.insert(0, folder)
 from gnomon_run import framed, run
-with open(sys.argv[2]) as file: work = json.load(file)
+with open(path) as file: work = json.load(file)
 def send(report):
     rest = framed(report, bytes.fromhex(work["nonce"]))
-    while rest: rest = rest[os.write(int(sys.argv[3]), rest):]
+    while rest: rest = rest[os.write(int(result), rest):]
 send(["ready"])
 status = run(work, send)
 for stream in (sys.stdout, sys.stderr):
