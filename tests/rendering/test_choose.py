@@ -13,6 +13,8 @@ from gnomon.errors import ModelError
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import ChatML, Plain, Published, choose, joined
+from gnomon.rendering.choose import departure
+from gnomon.rendering.published import rendered
 from gnomon.types import Message
 
 CHATML = """{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
@@ -85,6 +87,75 @@ def test_a_named_family_needs_its_control_tokens(folder_of):
     with pytest.raises(ModelError, match="E311"):
         choose(Tokenizer(folder_of("chatml")), "llama3")
     assert isinstance(choose(Tokenizer(folder_of("chatml", OTHER)), "chatml"), ChatML)
+
+
+NAMED = "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\nYou are Ada.<|im_end|>\n' }}{% endif %}" + CHATML
+
+
+@pytest.mark.parametrize("opening", ["", "<think>\n", "<think>\n\n</think>\n\n"])
+def test_a_default_system_text_and_an_opening_are_those_of_the_template(opening, folder_of):
+    template = NAMED.replace("assistant\n' }}", f"assistant\n{opening}' }}}}")
+    tokenizer = Tokenizer(folder_of("qwen3", template))
+    for name in ("auto", "chatml"):
+        renderer = choose(tokenizer, name, turns=3)
+        assert isinstance(renderer, ChatML) and not departure(tokenizer, name)
+        for messages in (TALK, [Message(role="system", content="Be brief."), *TALK]):
+            assert tokenizer.spell(joined(renderer.start(messages))) == rendered(template, tokenizer.folder, messages)
+
+
+@pytest.mark.parametrize(
+    ("template", "name", "says"),
+    [
+        (CHATML, "auto", ""),
+        (CHATML, "chatml", ""),
+        (CHATML, "qwen3", "asks for ChatML"),
+        (CHATML, "plain", "asks for ChatML"),
+        (OTHER, "chatml", "its prompts differ"),
+        (NAMED.replace("content", "content|trim"), "chatml", "its prompts differ"),
+        (None, "chatml", "no chat template"),
+        (None, "plain", ""),
+    ],
+)
+def test_a_renderer_that_departs_from_the_template_is_told(template, name, says, folder_of):
+    found = departure(Tokenizer(folder_of("qwen3", template)), name)
+    assert (says in found) if says else not found
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant"])
+@pytest.mark.parametrize("change", ["|trim", ".strip()", ".lstrip('\\n')", ".rstrip()"])
+def test_a_template_that_strips_is_not_chatml(change, role, folder_of):
+    """Content with outer spaces is written as the template writes it, or the template is unknown."""
+    template = CHATML.replace(
+        "message.content", f"(message.content{change} if message.role == '{role}' else message.content)"
+    )
+    tokenizer = Tokenizer(folder_of("chatml", template))
+    assert isinstance(choose(tokenizer), Published)
+    with pytest.raises(ModelError, match="E313"):
+        choose(tokenizer, turns=2)
+
+
+@pytest.mark.parametrize(
+    ("piece", "written"),
+    [
+        ("{% generation %}{{ messages[0].content }}{% endgeneration %}", "2+2?"),
+        ("{% set a = 1 %}{% generation %}{% set a = 2 %}{{ a }}{% endgeneration %}{{ a }}", "21"),
+        ("{{ strftime_now('%Y-%m-%d') }}", "2024-07-26"),
+        ("{{ strftime_now('%d %B %Y') }}", "26 July 2024"),
+        ("{% set now = strftime_now('%H:%M') %}{{ now }}", "00:00"),
+        ("{{ strftime_now is defined }}", "True"),
+        ("{{ 'é'|tojson(ensure_ascii=False) }}", '"é"'),
+        ("{{ 'é'|tojson(ensure_ascii=True) }}", '"\\u00e9"'),
+        ("{{ 'é<'|tojson }}", '"é<"'),
+        ("{{ {'b': 1, 'a': 2}|tojson(sort_keys=True, separators=(',', ':')) }}", '{"a":2,"b":1}'),
+        ("{{ [1]|tojson(indent=1) }}", "[\n 1\n]"),
+        ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
+        ("{% for i in range(3) %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "02"),
+        ("{{ tools is defined }} {{ tools is none }} {{ documents is none }}", "True True True"),
+        ("{{ bos_token is defined }}", "True"),
+    ],
+)
+def test_a_template_may_use_what_transformers_offers(piece, written, folder_of):
+    assert rendered(piece, folder_of("chatml"), [Message(role="user", content="2+2?")]) == written
 
 
 @pytest.mark.skipif(find_spec("trl") is None, reason="the published templates are data of trl, of the bench extra")

@@ -20,19 +20,10 @@ def foreign(recipe: Mapping[str, Any]) -> str:
         return ""
     from gnomon.models.folder import present_folder
     from gnomon.models.tokenizer import Tokenizer
-    from gnomon.rendering import choose
-    from gnomon.rendering.published import chat_template
+    from gnomon.rendering.choose import departure
 
     try:
         folder = present_folder(str(recipe.get("policy.path", "tiny")))
-        tokenizer = Tokenizer(folder)
-        usual, forced = choose(tokenizer), choose(tokenizer, name)  # type: ignore[arg-type]
-        own = chat_template(folder) is not None
+        return departure(Tokenizer(folder), name)  # type: ignore[arg-type]
     except GnomonError:
         return ""
-    if type(usual) is type(forced):
-        return ""
-    asks = f"the chat template of the model folder asks for {type(usual).__name__}" if own else (
-        "the model folder has no chat template, so nothing says that the model knows these markers"
-    )  # fmt: skip
-    return f"policy.renderer={name} is forced, and {asks}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gnomon.errors import ConfigError
+from gnomon.reasoning import opened
 from gnomon.store import Record, RunReader, decode
 from gnomon.store.codec import rollout_of
 from gnomon.types import Rollout, Task
@@ -24,8 +25,10 @@ def rollouts(reader: RunReader) -> Iterator[tuple[Record, Rollout]]:
 
 
 def replies(rollout: Rollout) -> tuple[str, ...]:
-    """What the policy wrote, turn by turn."""
-    return tuple(turn.completion.text for turn in rollout.turns)
+    """What the policy wrote, turn by turn, after the reasoning that the text of the prompt has opened."""
+    return tuple(
+        opened(turn.messages[-1].content if turn.messages else "") + turn.completion.text for turn in rollout.turns
+    )
 
 
 def tasks(reader: RunReader) -> dict[int, Task]:

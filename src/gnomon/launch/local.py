@@ -68,9 +68,11 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
 from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
+from gnomon.rendering.choose import departure
 from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.batches import Batches
 from gnomon.rollout.continuing import FailurePrefixes
+from gnomon.rollout.conversation import beginning
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.finished import Kept
 from gnomon.rollout.order import TaskOrder
@@ -133,10 +135,13 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     env = make_env(config.env) if env is None else env
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
-    renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
+    asked = config.rollout.judged_by == "policy"  # The question about a reply is one more turn.
+    renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns + asked)
     row = make_objective(config, passed.objective)
     require_token_budgets(config, env, row)
     tasks = make_tasks(config, env, row)
+    if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.
+        beginning(env, renderer)(tasks.tasks("train")[0].messages)
     require_replay(config, tasks, row)
     learner = passed.learner or make_trainer(config, row)
     with ExitStack() as undo:
@@ -307,6 +312,8 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
     offers.require_offers(env)
     for sentence in offers.remarks(env):
         teller.message(f"Data: {sentence}")
+    if why := departure(Tokenizer(model_folder(config.policy.path)), config.policy.renderer):
+        teller.message(f"Prompts: {why}.")
     teller.message(weigh(env, config.audit.acknowledge))
     usual = rates(config.policy.path, adapter=config.policy.lora.rank > 0)
     default = config.optim.type == "adamw" and config.optim.lr == usual.policy

@@ -13,7 +13,7 @@ from gnomon.keys import Key
 from gnomon.launch.order import reordered
 from gnomon.models.folder import present_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Plain, choose
+from gnomon.rendering import choose
 from gnomon.rendering.reply_text import reply_text
 from gnomon.store import Record
 from gnomon.store.layout import set_of
@@ -115,10 +115,14 @@ def reading(config: RunConfig, turns: int) -> Read:
     renderer = choose(tokenizer, config.policy.renderer, turns=turns)
 
     def read(rollout: Rollout) -> tuple[str, ...]:
-        completions = [with_prefix(turn, tokenizer) for turn in rollout.turns]
-        if isinstance(renderer, Plain) or (config.rollout.demonstrations and prefilled(rollout)):
-            return tuple(completion.text for completion in completions)
-        return tuple(reply_text(renderer, completion.text, completion.token_ids) for completion in completions)
+        if config.rollout.demonstrations and prefilled(rollout):
+            return tuple(turn.completion.text for turn in rollout.turns)
+        return tuple(text_of(turn) for turn in rollout.turns)
+
+    def text_of(turn: Turn) -> str:
+        completion = with_prefix(turn, tokenizer)
+        before = turn.prompt_ids[: len(turn.prompt_ids) - len(turn.prefix)]
+        return reply_text(renderer, before, completion.text, completion.token_ids)
 
     return read
 

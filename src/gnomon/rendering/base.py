@@ -97,6 +97,11 @@ class Renderer(Protocol):
         """
         ...
 
-    def parse(self, token_ids: Sequence[int]) -> Reply:
-        """Parse sampled tokens. Accepts any sequence of integers; never raises."""
+    def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
+        """Parse sampled tokens. Accepts any sequence of integers; never raises.
+
+        Args:
+            prompt_ids: the prompt. If it has opened reasoning, the reply begins inside the reasoning. Empty for a
+                prompt that ends as the family's prompts do.
+        """
         ...

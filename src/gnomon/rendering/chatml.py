@@ -7,17 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Reply, Segments, Tool
+from gnomon.rendering.base import Origin, Reply, Segments, Tool, joined
 from gnomon.rendering.calls import named_call
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.refusals import no_place, no_tools
 from gnomon.rendering.turns import read_turn
 from gnomon.types import Message
 
-__all__ = ["QWEN", "ChatML", "tools_text", "turn"]
-
-QWEN = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-"""Qwen2.5's default system message."""
+__all__ = ["ChatML", "tools_text", "turn"]
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -29,14 +26,16 @@ class ChatML:
 
     Args:
         system: default system message if the messages begin with none; empty for no system turn.
+        opening: how the template begins the policy's turn, such as `<think>` and a line break.
     Source: the chat template of Qwen2.5-Instruct.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, system: str = "") -> None:
+    def __init__(self, tokenizer: Tokenizer, *, system: str = "", opening: str = "") -> None:
         self.encoding = encoding_of(tokenizer)
         (self._end,) = self.encoding.required("<|im_end|>")
         self.encoding.required("<|im_start|>")
-        self.system = system
+        self.system, self.opening = system, opening
+        self._begun = joined(self.encoding.encode(self._opening()))
 
     @property
     def stop(self) -> frozenset[int]:
@@ -56,11 +55,12 @@ class ChatML:
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         return None
 
-    def parse(self, token_ids: Sequence[int]) -> Reply:
-        return read_turn(self.encoding, token_ids, self.stop, partial(named_call, slot="arguments"))
+    def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
+        ids = (*self.encoding.opened(prompt_ids or self._begun), *token_ids)
+        return read_turn(self.encoding, ids, self.stop, partial(named_call, slot="arguments"))
 
     def _opening(self) -> list[Piece]:
-        return [template("<|im_start|>assistant\n")]
+        return [template(f"<|im_start|>assistant\n{self.opening}")]
 
     def _system(self, own: str | None, tools: Sequence[Tool]) -> Iterator[Piece]:
         pieces = [Piece(Origin.TASK, own)] if own is not None else [template(self.system)] if self.system else []

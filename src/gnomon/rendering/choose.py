@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 
 from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Renderer, Tool, joined
-from gnomon.rendering.chatml import QWEN, ChatML
+from gnomon.rendering.chatml import ChatML
 from gnomon.rendering.gemma import Gemma
 from gnomon.rendering.harmony import Harmony
+from gnomon.rendering.jinja import NOW
 from gnomon.rendering.llama3 import Llama3
 from gnomon.rendering.plain import TEMPLATE, Plain
 from gnomon.rendering.published import Published, chat_template, rendered, several_turns
 from gnomon.rendering.qwen3 import Qwen3
 from gnomon.types import Message
 
-__all__ = ["Name", "choose", "writes"]
+__all__ = ["Name", "choose", "departure", "writes"]
 
 Name = Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
 
@@ -30,7 +33,9 @@ TOOL = Tool(
     description="Adds two numbers.",
     parameters={"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
 )
-DAY = "2025-06-28"
+SPACED = tuple(replace(message, content=f"\n {message.content} \n") for message in (WITH_SYSTEM[0], *ASKED))
+SYSTEM = re.compile(r"<\|im_start\|>system\n(.*?)<\|im_end\|>", re.DOTALL)
+TURN = "<|im_start|>assistant\n"
 
 
 def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Renderer:
@@ -52,7 +57,7 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
         return Plain(tokenizer, _words(tokenizer))
     if name == "plain":
         return Plain(tokenizer)
-    made = list(_candidates(tokenizer, name))
+    made = list(_candidates(tokenizer, name, template))
     if template is not None:
         for renderer in made:
             if writes(renderer, template, tokenizer):
@@ -64,11 +69,33 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
     return Published(tokenizer, template)
 
 
-def _candidates(tokenizer: Tokenizer, name: Name) -> Iterator[Renderer]:
+def departure(tokenizer: Tokenizer, name: Name) -> str:
+    """How a named renderer differs from what the model folder asks for, as a sentence; empty where it does not.
+
+    Raises: ModelError, as of `choose`.
+    """
+    if name == "auto":
+        return ""
+    template, usual, forced = chat_template(tokenizer.folder), choose(tokenizer), choose(tokenizer, name)
+    if template is None:
+        asks = "" if isinstance(forced, Plain) else (
+            "the model folder has no chat template, so nothing says that the model knows these markers"
+        )  # fmt: skip
+    elif (template == TEMPLATE and isinstance(forced, Plain)) or writes(forced, template, tokenizer):
+        asks = ""
+    elif isinstance(usual, Published | type(forced)):
+        asks = "its prompts differ from those of the chat template of the model folder"
+    else:
+        asks = f"the chat template of the model folder asks for {type(usual).__name__}"
+    return asks and f"policy.renderer={name} is forced, and {asks}"
+
+
+def _candidates(tokenizer: Tokenizer, name: Name, template: str | None) -> Iterator[Renderer]:
     """Every variant of the named family, the usual one first; for `auto`, of every family whose tokens exist."""
+    system, opening = ("", "") if template is None else _written(template, tokenizer)
     variants: dict[str, list[Callable[[Tokenizer], Renderer]]] = {
-        "qwen3": [Qwen3],
-        "chatml": [ChatML, partial(ChatML, system=QWEN)],
+        "qwen3": [Qwen3, partial(Qwen3, opened=True), partial(Qwen3, thinking=False)],
+        "chatml": [ChatML, partial(ChatML, system=system, opening=opening)],
         "gemma": [Gemma, partial(Gemma, system=False)],
         "llama3": [Llama3, partial(Llama3, dated=False)],
         "harmony": [Harmony],
@@ -83,12 +110,19 @@ def _candidates(tokenizer: Tokenizer, name: Name) -> Iterator[Renderer]:
                         raise
 
 
+def _written(template: str, tokenizer: Tokenizer) -> tuple[str, str]:
+    """The default system message of a template in the format of ChatML, and how it begins the policy's turn."""
+    text = _published(template, tokenizer, ASKED[:1], ()) or ""
+    system = SYSTEM.match(text)
+    return system[1] if system else "", text.rpartition(TURN)[2] if TURN in text else ""
+
+
 def writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
-    """Whether renderer and template write the same text: for a chat, with a system message, and with tools."""
-    probes: list[tuple[Sequence[Message], Sequence[Tool]]] = [(ASKED, ()), (WITH_SYSTEM, ())]
+    """Whether renderer and template write the same text: for a chat, with a system message, spaces, and tools."""
+    probes: list[tuple[Sequence[Message], Sequence[Tool]]] = [(ASKED, ()), (WITH_SYSTEM, ()), (SPACED, ())]
     if isinstance(renderer, Harmony):
         # The template of gpt-oss reads the clock, and its end of instructions differs from openai-harmony's.
-        renderer, probes = Harmony(tokenizer, date=DAY), [(ASKED[:1], ()), (ASKED[:1], (TOOL,))]
+        renderer, probes = Harmony(tokenizer, date=f"{NOW:%Y-%m-%d}"), [(ASKED[:1], ()), (ASKED[:1], (TOOL,))]
     elif "tools" in template and not isinstance(renderer, Gemma):
         probes += [(ASKED[:1], (TOOL,)), (WITH_SYSTEM, (TOOL,))]
     return all(_text(renderer, tokenizer, *probe) == _published(template, tokenizer, *probe) for probe in probes)
@@ -104,9 +138,8 @@ def _text(renderer: Renderer, tokenizer: Tokenizer, messages: Sequence[Message],
 
 def _published(template: str, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
     """The template's text; None if it refuses the messages."""
-    clock = {"strftime_now": lambda form: DAY} if "<|channel|>" in template else {}
     try:
-        return rendered(template, tokenizer.folder, messages, tools, **clock)
+        return rendered(template, tokenizer.folder, messages, tools)
     except ModelError:
         return None
 

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer as Encoder
 
 from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Segment, Segments
+from gnomon.reasoning import opened
+from gnomon.rendering.base import Origin, Segment, Segments, joined
 
 __all__ = ["Encoding", "Piece", "encoding_of", "whole"]
 
@@ -28,6 +29,8 @@ class Piece(NamedTuple):
 
 
 Stretch = tuple[Origin, list[int]]
+LONGEST_MARKER = 64
+"""Tokens at the end of a prompt that are searched for a reasoning marker."""
 LARGEST = 2**32
 """Upper bound of token ids, which are unsigned 32-bit integers."""
 
@@ -89,6 +92,11 @@ class Encoding:
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of the ids, including control tokens. Ids outside the vocabulary are skipped."""
         return self.tokenizer.spell(token for token in token_ids if 0 <= token < LARGEST)
+
+    def opened(self, prompt_ids: Sequence[int]) -> tuple[int, ...]:
+        """The ids of the reasoning marker with which a prompt ends; empty for a prompt that opens no reasoning."""
+        marker = opened(self.decode(prompt_ids[-LONGEST_MARKER:]))
+        return joined(self.encode([Piece(Origin.TEMPLATE, marker)])) if marker else ()
 
     def required(self, *tokens: str) -> tuple[int, ...]:
         """The ids of required control tokens.
@@ -167,6 +175,9 @@ def _without(spec: dict[str, Any], control: frozenset[str], tokenizer: Tokenizer
     if model.get("merges"):
         model["merges"] = [merge for merge in model["merges"] if not control.intersection(_result(merge))]
     words = [added for added in spec["added_tokens"] if added["content"] not in control]
+    if isinstance(model["vocab"], dict):
+        # An added token that is not in the vocabulary would get the first free id.
+        model["vocab"] = model["vocab"] | {added["content"]: added["id"] for added in words}
     return spec | {"model": model, "added_tokens": words, "post_processor": None, "truncation": None, "padding": None}
 
 

@@ -50,7 +50,7 @@ class Gemma:
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         return None
 
-    def parse(self, token_ids: Sequence[int]) -> Reply:
+    def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         return read_turn(self.encoding, token_ids, self.stop, None)
 
     def _turns(self, messages: Sequence[Message], origin: Origin, instructions: list[Piece]) -> Iterator[Piece]:

@@ -98,7 +98,7 @@ class Harmony:
             return None
         return (*kept, *self.extend(last_turn(kept), messages))
 
-    def parse(self, token_ids: Sequence[int]) -> Reply:
+    def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         utterances = list(self._utterances(token_ids))
         ended = bool(utterances) and utterances[-1].ids[-1] in self.stop
         bodies: dict[str, list[str]] = {channel: [] for channel in CHANNELS}

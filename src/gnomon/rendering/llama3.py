@@ -84,7 +84,7 @@ class Llama3:
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         return None
 
-    def parse(self, token_ids: Sequence[int]) -> Reply:
+    def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         ids, ended = finished(token_ids, self.stop)
         if self._code is not None and self._code in ids:
             place = ids.index(self._code)

@@ -43,9 +43,10 @@ class Plain:
     def fork(self, segments: Segments, messages: Sequence[Message]) -> None:
         """None: earlier messages are never rewritten."""
 
-    def parse(self, token_ids: Sequence[int]) -> Reply:
+    def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         """Parse plain text. It ends with the tokenizer's end token; without one, the finish reason shows truncation."""
-        return Reply(text=self.encoding.decode([i for i in token_ids if i not in self.stop]), parsing=Parsing.OK)
+        ids = (*self.encoding.opened(prompt_ids), *token_ids)
+        return Reply(text=self.encoding.decode([i for i in ids if i not in self.stop]), parsing=Parsing.OK)
 
 
 def _lines(messages: Sequence[Message], origin: Origin) -> list[Piece]:

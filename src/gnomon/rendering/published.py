@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ModelError
 from gnomon.models.folder import table
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool
+from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, joined
 from gnomon.rendering.encoding import Piece, encoding_of
+from gnomon.rendering.jinja import jinja
 from gnomon.rendering.turns import finished
 from gnomon.types import Message
 
@@ -23,7 +23,7 @@ class Published:
     """Writes the first turn with the folder's chat template, and refuses a second turn.
 
     The template runs once with a placeholder for every content, so that content can be distinguished from the
-    template's own text. A  template that depends on the contents is refused.
+    template's own text. A template that depends on the contents is refused.
     """
 
     def __init__(self, tokenizer: Tokenizer, template: str) -> None:
@@ -59,9 +59,18 @@ class Published:
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         return None
 
-    def parse(self, token_ids: Sequence[int]) -> Reply:
+    def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         ids, ended = finished(token_ids, self.stop)
+        ids = [*self.encoding.opened(prompt_ids or self._usual), *ids]
         return Reply(text=self.encoding.decode(ids), parsing=Parsing.OK if ended else Parsing.TRUNCATED)
+
+    @cached_property
+    def _usual(self) -> tuple[int, ...]:
+        """A prompt of one user message; empty if the template refuses it."""
+        try:
+            return joined(self.start([Message(role="user", content="2+2?")]))
+        except ModelError:
+            return ()
 
 
 def several_turns(folder: Path) -> ModelError:
@@ -85,23 +94,16 @@ def chat_template(folder: Path) -> str | None:
     return template if isinstance(template, str) else None
 
 
-def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = (), **more: Any) -> str:
+def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
     """The text of a chat template up to the policy's turn.
 
     Raises: ModelError E310 if the template fails.
     """
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    environment.globals["raise_exception"] = _refuse
     marks = {name: _spelling(value) for name, value in _config(folder).items() if name.endswith("_token")}
     plain = [{"role": message.role, "content": message.content} for message in messages]
-    known = marks | ({"tools": [tool.schema for tool in tools]} if tools else {}) | more
+    known = marks | {"tools": [tool.schema for tool in tools] or None, "documents": None}
     try:
-        return environment.from_string(template).render(messages=plain, add_generation_prompt=True, **known)
+        return str(jinja().from_string(template).render(messages=plain, add_generation_prompt=True, **known))
     except Exception as error:  # A template is foreign code and can raise anything.
         raise ModelError(
             "E310",
@@ -118,12 +120,6 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _spelling(token: Any) -> str:
     return str(token.get("content", "") if isinstance(token, dict) else token or "")
-
-
-def _refuse(message: str) -> None:
-    from jinja2.exceptions import TemplateError
-
-    raise TemplateError(message)
 
 
 def _marks(messages: Sequence[Message]) -> list[str]:

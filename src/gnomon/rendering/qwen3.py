@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Segment, Segments
+from gnomon.rendering.base import Origin, Segment, Segments, joined
 from gnomon.rendering.chatml import ChatML, template, turn
 from gnomon.rendering.encoding import Piece
 from gnomon.rendering.turns import last_turn
@@ -32,16 +32,18 @@ class Qwen3(ChatML):
 
     Args:
         thinking: whether the policy reasons; if not, the template writes empty reasoning.
+        opened: whether the template has opened the reasoning in every prompt, as that of Qwen3-Thinking-2507.
         history: what happens to earlier reasoning when a user message follows.
     Source: the chat template of Qwen3.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, thinking: bool = True, history: History = History.FORK) -> None:
-        super().__init__(tokenizer)
+    def __init__(
+        self, tokenizer: Tokenizer, *, thinking: bool = True, opened: bool = False, history: History = History.FORK
+    ) -> None:
+        super().__init__(tokenizer, opening="<think>\n" if opened else "" if thinking else THOUGHTLESS)
         (self._close,) = self.encoding.required("<think>", "</think>")[1:]
         self.thinking, self.history = thinking, History(history)
-        (thoughtless,) = self.encoding.encode([template(THOUGHTLESS)])
-        self._thoughtless = thoughtless.token_ids
+        self._written = joined(self.encoding.encode([template(self.opening)]))
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if self.history is History.KEEP or not any(_asks(message) for message in messages):
@@ -59,12 +61,9 @@ class Qwen3(ChatML):
             while ids and (blank := self.encoding.decode(ids[:1])) and not blank.strip("\n"):
                 ids = ids[1:]
         elif follows is not None and follows.origin is Origin.POLICY:
-            length = len(self._thoughtless)
-            ids = ids[:-length] if ids[-length:] == self._thoughtless else ids
+            length = len(self._written)
+            ids = ids[:-length] if length and ids[-length:] == self._written else ids
         return Segment(origin=segment.origin, token_ids=ids)
-
-    def _opening(self) -> list[Piece]:
-        return [*super()._opening(), template("" if self.thinking else THOUGHTLESS)]
 
     def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
         message = messages[place]

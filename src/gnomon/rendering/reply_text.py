@@ -11,9 +11,14 @@ from gnomon.rendering.plain import Plain
 __all__ = ["reply_text"]
 
 
-def reply_text(renderer: Renderer, text: str, token_ids: Sequence[int]) -> str:
-    """The text of a reply for an environment. Args: text: its decoded tokens, which plain text uses unchanged."""
-    return text if isinstance(renderer, Plain) else spoken(renderer.parse(token_ids))
+def reply_text(renderer: Renderer, prompt_ids: Sequence[int], text: str, token_ids: Sequence[int]) -> str:
+    """The text of a reply for an environment. Reasoning that the prompt has opened is a part of the reply.
+
+    Args: prompt_ids: the prompt before the reply; text: the decoded tokens, which plain text uses unchanged.
+    """
+    if isinstance(renderer, Plain):
+        return renderer.encoding.decode(renderer.encoding.opened(prompt_ids)) + text
+    return spoken(renderer.parse(token_ids, prompt_ids))
 
 
 def spoken(reply: Reply) -> str:

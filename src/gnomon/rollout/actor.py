@@ -26,7 +26,7 @@ from gnomon.rollout.played import Played
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.reward import ByVerifier, Reward
 from gnomon.rollout.select import All, Selector
-from gnomon.rollout.speakers import Cast, Own, Prefix, Speaker, Speakers
+from gnomon.rollout.speakers import Cast, Own, Speaker, Speakers
 from gnomon.stats import Stats
 from gnomon.types import Group, Request, Sampling, Stop, Task
 
@@ -252,7 +252,7 @@ class Actor:
         cast = tuple(speakers) or Own(self.engine, self.renderer, self.workers.players).cast(0, 0)
         conversations = tuple(Conversation(self._begin, s.preface, s.prefix.token_ids) for s in cast)
         episode, step = await self.workers.start(task, key)
-        stop = None
+        stop, before = None, len(cast[0].prefix.text)
         try:
             for turn in itertools.count():
                 if step.done:
@@ -270,11 +270,13 @@ class Actor:
                 request = Request(prompt_ids=prompt, key=drawn(turn).bytes, sampling=limited)
                 completion = await speaker.reply(request)
                 conversation.reply(completion)
-                step = await self.workers.step(episode, speaker.text(completion))
+                reply = speaker.text(completion, prompt)
+                before = len(reply) - len(completion.text) if reply.endswith(completion.text) else before
+                step = await self.workers.step(episode, reply)
         finally:
             self.workers.abandon(episode)
         turns = tuple(tuple(conversation.turns) for conversation in conversations)
-        return Played(task=task, speakers=cast, turns=turns, step=sampled_span(step, cast[0].prefix), stop=stop)
+        return Played(task=task, speakers=cast, turns=turns, step=sampled_span(step, before), stop=stop)
 
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""
@@ -323,11 +325,14 @@ class Actor:
         return groups
 
 
-def sampled_span(step: Step, prefix: Prefix) -> Step:
-    """The step, with the span of its verdict in what was sampled after a prefix; None if it begins in the prefix."""
-    if not prefix.text or step.verdict is None or step.verdict.span is None:
+def sampled_span(step: Step, before: int) -> Step:
+    """The step, with the span of its verdict in what was sampled; None if it begins before that.
+
+    Args: before: characters of the last reply that the prompt wrote.
+    """
+    if not before or step.verdict is None or step.verdict.span is None:
         return step
-    start, end = (place - len(prefix.text) for place in step.verdict.span)
+    start, end = (place - before for place in step.verdict.span)
     return replace(step, verdict=replace(step.verdict, span=(start, end) if start >= 0 else None))
 
 

@@ -89,7 +89,7 @@ class Demonstration:
             token_ids=ids, logprobs=(nan,) * len(ids), text=self.written, finish=Finish.STOP, version=self.version
         )
 
-    def text(self, completion: Completion) -> str:
+    def text(self, completion: Completion, prompt_ids: Sequence[int]) -> str:
         return self.written
 
 

@@ -126,7 +126,7 @@ class ByPolicy:
             return False
         brief = Sampling(max_tokens=TOKENS, temperature=self.sampling.temperature, stop_ids=self.renderer.stop)
         found = await self.engine.sample(Request(prompt_ids=prompt, key=key, sampling=brief))
-        return bool(YES.match(reply_text(self.renderer, found.text, found.token_ids)))
+        return bool(YES.match(reply_text(self.renderer, prompt, found.text, found.token_ids)))
 
     def prompt(self, rollout: Rollout) -> tuple[int, ...]:
         """The tokens of a rollout's conversation, and the question about it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,8 @@ class Speaker(Protocol):
 
     async def reply(self, request: Request) -> Completion: ...
 
-    def text(self, completion: Completion) -> str:
-        """The text of a reply for the environment."""
+    def text(self, completion: Completion, prompt_ids: Sequence[int]) -> str:
+        """The text of a reply for the environment. Args: prompt_ids: the prompt, with the prefix of the reply."""
         ...
 
 
@@ -96,10 +96,11 @@ class Sampler:
     async def reply(self, request: Request) -> Completion:
         return await self.engine.sample(request)
 
-    def text(self, completion: Completion) -> str:
+    def text(self, completion: Completion, prompt_ids: Sequence[int]) -> str:
         """The text of a reply with its prefix, without separate reasoning."""
         text, ids = self.prefix.text + completion.text, self.prefix.token_ids + completion.token_ids
-        return reply_text(self.renderer, text, ids)
+        before = prompt_ids[: len(prompt_ids) - len(self.prefix.token_ids)]
+        return reply_text(self.renderer, before, text, ids)
 
 
 class Own:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gnomon import reasoning
 from gnomon.types import Status
 
 __all__ = ["Extraction", "Strictness", "after_reasoning", "extract", "slots"]
@@ -51,7 +52,8 @@ class Extraction:
 def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = "answer") -> Extraction:
     """The answer slot `<tag>…</tag>` of a reply. Every string gets an `Extraction`, in linear time.
 
-    Slots inside reasoning (`<think>…</think>`) do not count; reasoning that never closes hides them all.
+    Slots inside reasoning (`<think>…</think>`, or the markers of other families) do not count; reasoning that never
+    closes hides them all.
 
     Raises: ValueError for an unknown strictness.
     """
@@ -74,11 +76,8 @@ def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = 
 
 def after_reasoning(reply: str) -> int | None:
     """Index at which the search for an answer begins; None if the reasoning never closes."""
-    closed = reply.rfind("</think>")
-    begin = closed + len("</think>") if closed >= 0 else 0
-    if reply.find("<think>", begin) >= 0:
-        return None
-    return max(begin, len(reply) - MAX_REPLY)
+    begin = reasoning.after_reasoning(reply)
+    return None if begin is None else max(begin, len(reply) - MAX_REPLY)
 
 
 def slots(reply: str, begin: int, tag: str = "answer") -> list[tuple[int, int]]:

@@ -1,0 +1,42 @@
+"""Reasoning in a text: the markers that model families write around it."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["after_reasoning", "opened"]
+
+MARKERS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<|channel>thought", "<channel|>"),
+    # In Harmony only the final channel is the answer.
+    ("<|channel|>analysis", "<|channel|>final"),
+)
+"""Where reasoning opens and where it closes."""
+OPENED = re.compile(f"(?:{'|'.join(re.escape(opening) for opening, _ in MARKERS)})(?:<\\|message\\|>)?\\s*\\Z")
+
+
+def after_reasoning(text: str) -> int | None:
+    """Index at which the text after the reasoning begins; None if the reasoning never closes. In linear time."""
+    begin = 0
+    for opening, closing in MARKERS:
+        closed = text.rfind(closing)
+        after = closed + len(closing) if closed >= 0 else 0
+        if text.find(opening, after) >= 0:
+            return None
+        begin = max(begin, after)
+    return begin
+
+
+def opened(prompt: str) -> str:
+    """The end of a prompt that has opened reasoning, from the marker on; empty for any other prompt."""
+    found = OPENED.search(prompt)
+    return found.group() if found else ""
