@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -68,12 +69,11 @@ def train(
     values, passed = separated(settings, observers)
     config, built = configure(what, values, reward, reward_range)
     require_free(run)
-    from gnomon.launch.display import Display, Silent
-    from gnomon.launch.local import start
+    from gnomon.launch.display import Display, Silent, loading
 
-    if quiet:
-        return start(Path(run), config, Silent(), built, **passed)
-    with Display(config) as display:
+    with nullcontext(Silent()) if quiet else Display(config) as display:
+        with loading(display.phase):
+            from gnomon.launch.local import start
         return start(Path(run), config, display, built, **passed)
 
 
@@ -107,16 +107,15 @@ def resume(
     RunReader(run).close()  # E404, if it is no run
     config, _ = resolve([recorded(Path(run) / "recipe.toml")])
     built = None if what is None else object_of(what, reward, reward_range)
-    from gnomon.launch.display import Display, Silent
-    from gnomon.launch.local import resume as go_on
-    from gnomon.launch.passed import passed_parts
+    from gnomon.launch.display import Display, Silent, loading
 
-    passed = passed_parts(
-        objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
-    )
-    if quiet:
-        return go_on(Path(run), Silent(), built, passed, accept_divergence=accept_divergence)
-    with Display(config) as display:
+    with nullcontext(Silent()) if quiet else Display(config) as display:
+        with loading(display.phase):
+            from gnomon.launch.local import resume as go_on
+            from gnomon.launch.passed import passed_parts
+        passed = passed_parts(
+            objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
+        )
         return go_on(Path(run), display, built, passed, accept_divergence=accept_divergence)
 
 

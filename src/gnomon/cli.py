@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +52,8 @@ def main() -> None:
     except GnomonError as error:
         put(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    finally:
+        gc.freeze()  # The process ends: searching all that is left for garbage takes most of a second.
 
 
 @app.command()
@@ -74,17 +78,15 @@ def train(
     from gnomon.store import require_free
 
     require_free(folder)
-    from gnomon.launch.display import Display
-    from gnomon.launch.local import start
-    from gnomon.launch.passed import passed_parts
+    from gnomon.launch.display import Display, loading
 
-    passed = passed_parts(observers=observe or ())
-    put(
-        f"{config.env.type} · {config.objective.type} · "
-        f"{config.rollout.prompts} prompts x {config.rollout.group} · {folder}"
-    )
+    sizes = f"{config.rollout.prompts} prompts x {config.rollout.group}"
+    put(f"{config.env.type} · {config.objective.type} · {sizes} · {folder}", flush=True)
     with Display(config) as display:
-        reader = start(folder, config, display, passed=passed)
+        with loading(display.phase):
+            from gnomon.launch.local import start
+            from gnomon.launch.passed import passed_parts
+        reader = start(folder, config, display, passed=passed_parts(observers=observe or ()))
     with reader:
         facts, text = summarised(reader)
     say(text)
@@ -149,14 +151,15 @@ def resume(
     with RunReader(folder) as reader:
         reader.recipe  # noqa: B018 - reports a damaged recipe before heavy imports
     from gnomon.config import recorded, resolve
-    from gnomon.launch.display import Display
-    from gnomon.launch.local import resume as go_on
-    from gnomon.launch.passed import passed_parts
+    from gnomon.launch.display import Display, loading
 
-    passed = passed_parts(observers=observe or ())
     config, _ = resolve([recorded(folder / "recipe.toml")])
     cluster = {"type": launch or None, "address": address, "samplers": samplers}
     with Display(config) as display:
+        with loading(display.phase):
+            from gnomon.launch.local import resume as go_on
+            from gnomon.launch.passed import passed_parts
+        passed = passed_parts(observers=observe or ())
         reader = go_on(
             folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner,
             launch={name: value for name, value in cluster.items() if value is not None},
@@ -175,15 +178,17 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 
     supplied = Source({"env": what}, {"env": f"the command line: {what}"})
     config, _ = resolve([supplied, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
-    from gnomon.launch.display import Display, evaluation_text
-    from gnomon.launch.local import measure
+    from gnomon.launch.display import Display, Silent, evaluation_text, loading
 
+    doing = f"{config.eval.tasks} held-out tasks of {config.env.type}"
+    with nullcontext(Silent()) if as_json else Display(config, doing=doing) as display:
+        with loading(display.phase):
+            from gnomon.launch.local import measure
+        found = measure(config, display.progress, display.phase)
     if as_json:
-        main, *others = [(name, each.body()) for name, each in measure(config).items()]
+        main, *others = [(name, each.body()) for name, each in found.items()]
         put(json.dumps(main[1] | ({"sets": dict(others)} if others else {}), indent=1))
         return
-    with Display(config, doing=f"{config.eval.tasks} held-out tasks of {config.env.type}") as display:
-        found = measure(config, display.progress)
     for name, each in found.items():
         if name:
             say(f"\nset {name}")
@@ -232,15 +237,15 @@ def sanity(
     supplied = Source({"env": what}, {"env": f"the command line: {what}"})
     config, _ = resolve([supplied, overrides(words, 2)], [check_env_config, check_policy_config])
     require_free(folder)
-    from gnomon.launch.display import Display, Silent
-    from gnomon.launch.sanity import sanity as judge
+    from gnomon.launch.display import Display, Silent, loading
 
+    with nullcontext(Silent()) if as_json else Display(config) as display:
+        with loading(display.phase):
+            from gnomon.launch.sanity import sanity as judge
+        found = judge(folder, config, display, candidates=candidates, keep=keep)
     if as_json:
-        found = judge(folder, config, Silent(), candidates=candidates, keep=keep)
         put(json.dumps({**asdict(found), "run": str(folder)}, indent=1))
     else:
-        with Display(config) as display:
-            found = judge(folder, config, display, candidates=candidates, keep=keep)
         say(f"{found}\nnext: gnomon show {folder}")
     sys.exit(0 if found.gate == "PASS" else 1)
 
@@ -322,8 +327,6 @@ def view(
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Show runs as web pages, on this machine alone: gnomon view runs"""
-    import gc
-
     from gnomon.viewer import Viewer
 
     viewer = Viewer(places or [Path("runs")], port=port)

@@ -21,8 +21,10 @@ __all__ = ["Embedded"]
 
 ROWS = 512
 """Most rows decoded together."""
-LONG = 350
+LONG = 376
 """Tokens of the long prompt that an engine is measured with; its completions cross a multiple of `SPAN`."""
+GLANCE = 8
+"""Longest completion of the first look at a policy, which may show already that it is not exact."""
 JOINING = 4
 """Requests that join before each token while an engine is measured."""
 
@@ -120,28 +122,37 @@ class Embedded:
     def close(self) -> None:
         """Nothing outlives the object."""
 
-    def measure(self, prompts: Sequence[tuple[int, ...]], rows: int = 4, tokens: int = 72) -> float:
+    def measure(
+        self, prompts: Sequence[tuple[int, ...]], rows: int = 2, tokens: int = 72, reach: int = LONG + 72
+    ) -> float:
         """Largest difference between a decoded token's log-probability and the same token scored whole.
 
         Completions of every length up to `tokens` are decoded together, beside a prompt of many, and scored prompt
-        by prompt, so that growing caches, shrinking crowds, small passes and long sums are all met.
+        by prompt, so that growing caches, shrinking crowds, small passes and long sums are all met. If the first few
+        tokens differ, the engine is not exact, and the rest is not decoded.
+
+        Args: reach: most tokens of a prompt and its completion in the run.
         """
-        longest = max(prompts, key=len)
-        most = getattr(self.policy.model.config, "max_position_embeddings", LONG + tokens) - tokens
+        shortest, longest = min(prompts, key=len), max(prompts, key=len)
+        most = min(reach, getattr(self.policy.model.config, "max_position_embeddings", reach)) - tokens
         distinct = list(dict.fromkeys([*prompts, (longest * LONG)[: max(min(LONG, most), len(longest))]]))
+        return self._compared([shortest], rows, min(GLANCE, tokens)) or self._compared(distinct, rows, tokens)
+
+    def _compared(self, prompts: Sequence[tuple[int, ...]], rows: int, tokens: int) -> float:
+        """`measure` of some completions of each prompt."""
         requests = [
             Request(
                 prompt_ids=prompt,
                 key=bytes([place % 256, row]) * 8,
                 sampling=Sampling(max_tokens=1 + (29 * (place * rows + row)) % tokens),
             )
-            for place, prompt in enumerate(distinct)
+            for place, prompt in enumerate(prompts)
             for row in range(rows)
         ]
         found = decoded(Decoder(self.policy), requests)
         gaps = [
             (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - reported(mine)).abs().max()
-            for prompt, mine in zip(distinct, batched(found, rows), strict=True)
+            for prompt, mine in zip(prompts, batched(found, rows), strict=True)
         ]
         return float(torch.stack(gaps).max())
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from time import monotonic
 from typing import Any, Protocol
 
@@ -20,10 +21,35 @@ from gnomon.stats import Interval
 from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord
 from gnomon.terminal import printable
 
-__all__ = ["Console", "Display", "Guarded", "Silent", "Teller", "evaluation_text"]
+__all__ = ["Console", "Display", "Guarded", "Phase", "Silent", "Teller", "evaluation_text", "loading", "untold"]
 
 QUIET = 15.0
 """Seconds between two progress lines when the output is not a terminal."""
+
+
+Phase = Callable[[str], AbstractContextManager[object]]
+"""Tells what is done until the block ends, then the seconds that it took."""
+
+
+def untold(what: str) -> AbstractContextManager[object]:
+    """A phase without a listener."""
+    return nullcontext()
+
+
+@contextmanager
+def loading(phase: Phase) -> Iterator[None]:
+    """Within it, the parts of a run are imported for the first time, with torch and transformers."""
+    if "gnomon.launch.local" in sys.modules:
+        yield
+        return
+    collects = gc.isenabled()
+    with phase("loading torch and transformers"):
+        gc.disable()  # Modules are not garbage: searching them takes an eighth of the time.
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
 
 
 class Teller(Protocol):
@@ -35,6 +61,10 @@ class Teller(Protocol):
 
     def progress(self, done: int, total: int) -> None:
         """Completions that are sampled, of those that were asked for together."""
+        ...
+
+    def phase(self, what: str) -> AbstractContextManager[object]:
+        """As `Phase`."""
         ...
 
 
@@ -56,6 +86,17 @@ class Guarded:
         with suppress(Exception):
             self.console.progress(done, total)
 
+    @contextmanager
+    def phase(self, what: str) -> Iterator[None]:
+        with ExitStack() as open_phase:
+            with suppress(Exception):
+                open_phase.enter_context(self.console.phase(what))
+            try:
+                yield
+            finally:
+                with suppress(Exception):
+                    open_phase.close()
+
 
 class Silent:
     """Shows nothing."""
@@ -63,6 +104,9 @@ class Silent:
     def message(self, text: str) -> None: ...
 
     def progress(self, done: int, total: int) -> None: ...
+
+    def phase(self, what: str) -> AbstractContextManager[object]:
+        return untold(what)
 
     def start(self, manifest: Mapping[str, Any]) -> None: ...
 
@@ -93,6 +137,8 @@ class Display:
         self.seconds: list[float] = []
         self.held_out = ""
         self.line = ""
+        self.open = False
+        """Whether the last line lacks its end: a phase adds the seconds that it took."""
         self.spoke = monotonic()
 
     def __enter__(self) -> Display:
@@ -108,15 +154,35 @@ class Display:
     def message(self, text: str) -> None:
         self.say(text)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, end: str = "\n") -> None:
         """Print above the live lines."""
         self.spoke, text = monotonic(), printable(text)
-        self.console.print(fit(text, self.console.width) if self.live else text)
+        line, self.open = "\n" if self.open else "", False
+        self.console.print(line + (fit(text, self.console.width) if self.live else text), end=end)
 
     def show(self, text: str) -> None:
         """Replace the live lines."""
         if self.live:
             self.live.update(Text(fit(printable(text), self.console.width)))
+
+    @contextmanager
+    def phase(self, what: str) -> Iterator[None]:
+        began = monotonic()
+        if self.live:
+            self.show(f"{what} …")
+        else:
+            self.say(f"{what} …", end="")
+            self.open = True
+        try:
+            yield
+        finally:
+            seconds = f"{monotonic() - began:.1f} s"
+            if self.open:
+                self.open = False
+                self.console.print(f" {seconds}")
+            else:
+                self.say(f"{what}: {seconds}")
+            self.show(self.doing)
 
     def progress(self, done: int, total: int) -> None:
         """Print how many replies are sampled."""

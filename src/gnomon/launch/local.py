@@ -22,7 +22,7 @@ from gnomon.keys import Key
 from gnomon.launch.cluster.fleet import RayFleet, require_ray
 from gnomon.launch.cluster.losses import Losing, Losses
 from gnomon.launch.data import require_same_data
-from gnomon.launch.display import Console, Guarded, Teller
+from gnomon.launch.display import Console, Guarded, Phase, Teller, untold
 from gnomon.launch.exactness import reasons, tolerated
 from gnomon.launch.find import check_env_config, make_env
 from gnomon.launch.hub_models import pinned
@@ -128,7 +128,14 @@ class Parts:
         return self.actor.engine
 
 
-def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen, passed: Passed = NOTHING) -> Parts:
+def build(
+    config: RunConfig,
+    env: Env | None = None,
+    progress: Progress = unseen,
+    passed: Passed = NOTHING,
+    *,
+    phase: Phase = untold,
+) -> Parts:
     """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
     torch.set_num_threads(config.threads)
     config = with_attention(config)
@@ -143,14 +150,18 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.
         beginning(env, renderer)(tasks.tasks("train")[0].messages)
     require_replay(config, tasks, row)
-    learner = passed.learner or make_trainer(config, row)
+    with phase("loading the policy"):
+        learner = passed.learner or make_trainer(config, row)
     with ExitStack() as undo:
         if not passed.learner:
             undo.callback(close, learner)
         fleet = RayFleet(config, env, tasks) if config.launch.type == "ray" else None
         if fleet:
             undo.callback(fleet.close)
-        engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
+        with phase("comparing sampler and learner"):
+            engine, mismatch = (
+                (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
+            )
         if not passed.engine:
             undo.callback(engine.close)
         if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
@@ -221,10 +232,15 @@ def close(learner: Learner) -> None:
 
 @contextmanager
 def built(
-    config: RunConfig, env: Env | None = None, progress: Progress = unseen, passed: Passed = NOTHING
+    config: RunConfig,
+    env: Env | None = None,
+    progress: Progress = unseen,
+    passed: Passed = NOTHING,
+    *,
+    phase: Phase = untold,
 ) -> Iterator[Parts]:
     """The parts of a run while it lasts. An engine and a learner that were made for it are closed at the end."""
-    parts = build(config, env, progress, passed)
+    parts = build(config, env, progress, passed, phase=phase)
     try:
         yield parts
     finally:
@@ -269,15 +285,17 @@ def start(
     fixed = pinned(config)
     teller = Guarded(console)
     announce(config, env, teller)
-    with built(fixed, env, teller.progress, passed) as parts:  # Before the audit, which takes longer.
+    with built(fixed, env, teller.progress, passed, phase=teller.phase) as parts:  # Before the audit: it takes longer.
         if parts.objective.observation and 1 in (env.max_turns, config.rollout.turns):
             teller.message(f"{parts.objective.name}: in episodes of one turn there are no observations to train on.")
         try:
-            receipt = audited(config, env, teller)
+            with teller.phase("auditing the verifier"):
+                receipt = audited(config, env, teller)
         except BaseException:
             parts.actor.workers.close()
             raise
-        store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)}, genesis)
+        with teller.phase("recording code, data and policy"):
+            store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)}, genesis)
         try:
             with store:
                 go(store, fixed, parts, console, passed.observers)
@@ -314,7 +332,9 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
         teller.message(f"Data: {sentence}")
     if why := departure(Tokenizer(model_folder(config.policy.path)), config.policy.renderer):
         teller.message(f"Prompts: {why}.")
-    teller.message(weigh(env, config.audit.acknowledge))
+    with teller.phase("trying the verifier"):
+        reward = weigh(env, config.audit.acknowledge)
+    teller.message(reward)
     usual = rates(config.policy.path, adapter=config.policy.lora.rank > 0)
     default = config.optim.type == "adamw" and config.optim.lr == usual.policy
     teller.message(f"Learning rate {config.optim.lr:g}: {usual.why if default else 'as set'}.")
@@ -356,7 +376,7 @@ def resume(
     else:
         require_same_object(env, config.env, folder)
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
-    with Run.resume(folder) as store, built(config, env, teller.progress, passed) as parts:
+    with Run.resume(folder) as store, built(config, env, teller.progress, passed, phase=teller.phase) as parts:
         now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
         store.tolerate = tolerated(reader, config, env, now, accept_divergence)
         store.rewind(0)
@@ -376,13 +396,13 @@ def task_at(env: Env, split: str, index: int) -> Task:
     return env.tasks(split)[index]
 
 
-def measure(config: RunConfig, progress: Progress = unseen) -> dict[str, Evaluation]:
+def measure(config: RunConfig, progress: Progress = unseen, phase: Phase = untold) -> dict[str, Evaluation]:
     """The policy's evaluation on held-out tasks, under an empty name, and those of the evaluation sets.
 
     Nothing is trained, so the learner is in this process.
     """
     key = Key(config.seed)
-    with built(here(config), progress=progress) as parts:
+    with built(here(config), progress=progress, phase=phase) as parts:
         parts.engine.load(parts.learner.publish())
         held_out = first(parts.env.tasks("test"), config.eval.tasks)
         main = finished(evaluate(parts.actor, held_out, key.at("eval"), config.eval))

@@ -22,9 +22,17 @@ BROKEN = (
 """Findings that are errors of the code: whatever else was found follows from them, and none is a matter of opinion."""
 
 
+FEWEST, MOST = 16, 40
+"""Tasks of the audit: as many as the run draws, between these bounds, so that a short run has a short audit."""
+
+
 def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
-    report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
+    drawn = config.budget.steps * config.rollout.prompts
+    report = preflight(
+        env, acknowledge=config.audit.acknowledge, tasks=min(max(FEWEST, drawn), MOST),
+        max_tokens=config.rollout.max_tokens,
+    )  # fmt: skip
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]
         refusals = [refused(finding, config.env.type, env) for finding in broken or report.blocking]

@@ -38,7 +38,7 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
             why=f"the verdict compares its last {WINDOW} steps with the {WINDOW} before",
             fix=f"steps={2 * WINDOW} or more; the default is 80",
         )
-    with built(here(config), progress=console.progress) as parts:
+    with built(here(config), progress=console.progress, phase=console.phase) as parts:
         return judged(folder, config, parts, console, candidates, keep)
 
 

@@ -40,6 +40,8 @@ PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
 ROWS, TOKENS = 4, 32
 """Completions of each, and their length, for an engine in another process."""
+DECODED = 72
+"""Longest completion for an engine in this process; a run whose replies are shorter meets no longer ones."""
 ROUNDING = {torch.float32: 0.05}
 """Largest difference in log-probability that rounding can explain, by dtype."""
 LOADED = {torch.float32: 1e-3}
@@ -173,7 +175,9 @@ def measured(
     prompts = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES)]
     model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else config.policy.path
     if isinstance(engine, Embedded) and not apart(config):
-        mismatch = engine.measure(prompts)
+        one = 1 in (env.max_turns, config.rollout.turns) and not config.eval.sets
+        reach = max(map(len, prompts)) + config.rollout.max_tokens if one else config.rollout.context
+        mismatch = engine.measure(prompts, tokens=min(DECODED, config.rollout.max_tokens), reach=reach)
         if isinstance(learner, ServedLearner):  # Another machine may have other kernels.
             engine.tier = Tier.MEASURED
             mismatch = max(mismatch, by_the_learner(engine, learner, prompts, config))
