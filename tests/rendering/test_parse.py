@@ -15,6 +15,7 @@ from gnomon.rendering import (
     Unreadable,
     arguments_of,
 )
+from gnomon.rendering.calls import named_call
 
 FAMILIES = {"chatml": ChatML, "qwen3": Qwen3, "gemma": Gemma, "llama3": Llama3, "harmony": Harmony}
 OK, BAD, CUT = Parsing.OK, Parsing.MALFORMED, Parsing.TRUNCATED
@@ -93,6 +94,38 @@ def test_spelling_a_call_is_not_calling(tokenizers):
     letters = [i for letter in CALL for i in tokenizers["chatml"].encode(letter)]
     reply = renderer.parse([*letters, *tokenizers["chatml"].encode(END)])
     assert reply.text == CALL and not reply.tool_calls
+
+
+@pytest.mark.parametrize("slot", ["arguments", "parameters"])
+@pytest.mark.parametrize(
+    ("fields", "parsing"),
+    [
+        ('"{other}": {"a": 1}', BAD),
+        ('"args": {"a": 1}', BAD),
+        ('"input": {}', BAD),
+        ('"Arguments": {"a": 1}', BAD),
+        ('"kwargs": null', BAD),
+        ('"a": 1', BAD),
+        ('"": {}', BAD),
+        ('"{slot}": null', BAD),
+        ('"{slot}": "{}"', BAD),
+        ('"{slot}": [1]', BAD),
+        ('"{slot}": {"a": 1}', OK),
+        ('"{slot}": {"a": 1}, "{other}": {"a": 2}', OK),
+        ('"{slot}": {}, "id": "1", "type": "function"', OK),
+        ('"id": "1"', OK),
+        ('"type": "function"', OK),
+    ],
+)
+def test_a_call_whose_arguments_have_another_key_does_not_run_without_them(fields, parsing, slot):
+    other = {"arguments": "parameters", "parameters": "arguments"}[slot]
+    text = '{"name": "delete", ' + fields.replace("{slot}", slot).replace("{other}", other) + "}"
+    call = named_call(text, slot)
+    assert call.parsing is parsing, call.problem
+    if parsing is OK:
+        assert call.arguments == ('{"a": 1}' if '{"a": 1}' in text else "{}")
+    else:
+        assert slot in call.problem and call.arguments == text
 
 
 def test_arguments_are_the_text_that_was_sampled(tokenizers):

@@ -14,6 +14,8 @@ MAX_CHARS = 1 << 17
 MAX_DEPTH = 32
 """Largest nesting depth of brackets in one call."""
 
+KNOWN = frozenset(("name", "id", "type"))
+"""Keys of a call without arguments."""
 BLANK = " \t\r\n"
 
 
@@ -24,13 +26,16 @@ class Unreadable(ValueError):
 def named_call(text: str, slot: str) -> ToolCall:
     """The call in a JSON object that has a `name` and, under `slot`, an object of arguments.
 
-    The arguments are the sampled text itself, not a parsed copy.
+    The arguments are the sampled text itself, not a parsed copy. A call with another key in place of `slot` is
+    malformed.
     """
     try:
         fields = _fields(text)
         name, _ = fields.get("name", (None, ""))
         if not isinstance(name, str) or not name:
             raise Unreadable('the call has no "name"')
+        if slot not in fields and (others := fields.keys() - KNOWN):
+            raise Unreadable(f'the call has no "{slot}" but "{min(others)[:40]}"')
         value, raw = fields.get(slot, ({}, "{}"))
         if not isinstance(value, dict):
             raise Unreadable(f'"{slot}" of the call is not a JSON object')

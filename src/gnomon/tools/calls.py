@@ -71,6 +71,8 @@ def named(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
         return Call(problem=f"the call cannot be read: {problem}", span=span)
     if not isinstance(parsed, dict) or not isinstance(name := parsed.get("name"), str):
         return Call(problem='the call is not a JSON object with a "name"', span=span)
+    if "arguments" not in parsed and (others := parsed.keys() - {"name", "id", "type"}):
+        return Call(problem=f'the call has no "arguments" but "{min(others)[:40]}"', span=span)
     arguments = parsed.get("arguments", {})
     if not isinstance(arguments, dict):
         return Call(problem='"arguments" of the call is not a JSON object', span=span)

@@ -3,7 +3,7 @@ r"""Find the one answer of a mathematical reply: a `\boxed{…}`, or the slot `<
 from __future__ import annotations
 
 from gnomon.types import Status
-from gnomon.verifiers.extract import ANY, MAX_SLOT, NEVER_CLOSES, Extraction, Strictness, after_reasoning, slots
+from gnomon.verifiers.extract import ANY, FINAL, MAX_SLOT, NEVER_CLOSES, Extraction, Strictness, after_reasoning, slots
 
 __all__ = ["boxed"]
 
@@ -21,13 +21,16 @@ def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction
     begin = after_reasoning(reply)
     if begin is None:
         return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
-    found = _answers(reply, begin)
+    boxes, unclosed = _boxes(reply, begin)
+    found = _answers(reply, boxes, slots(reply, begin))
     if not found:
         return Extraction(text=None, status=Status.NO_ANSWER, detail="no \\boxed{…} and no <answer>…</answer>")
     start, end, after = found[0 if strictness is Strictness.FIRST else -1]
     if len({" ".join(reply[a:b].split()) for a, b, _ in found}) > 1 and strictness not in ANY:
         detail = f"{len(found)} answers that differ, one is allowed"
         return Extraction(text=None, status=Status.SEVERAL, span=(start, end), detail=detail)
+    if strictness in FINAL and (unclosed > after or reply.find("<answer>", after) >= 0):
+        return Extraction(text=None, status=Status.NO_ANSWER, detail="a later answer opens and never closes")
     behind = reply[after:]
     if (strictness is Strictness.EXACT and behind) or (strictness is Strictness.TRIMMED and behind.strip(CLOSERS)):
         return Extraction(text=None, status=Status.OUT_OF_PLACE, span=(start, end), detail="text follows the answer")
@@ -41,10 +44,8 @@ def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction
     return Extraction(text=text, span=(start, start + len(text)))
 
 
-def _answers(reply: str, begin: int) -> list[tuple[int, int, int]]:
+def _answers(reply: str, boxes: list[tuple[int, int, int]], held: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """For every answer, in order: its start, its end, and the start of the text that follows."""
-    boxes = _boxes(reply, begin)
-    held = slots(reply, begin)
     found = []
     place = 0
     for start, end in held:
@@ -61,18 +62,18 @@ def _answers(reply: str, begin: int) -> list[tuple[int, int, int]]:
     return found + boxes[place:]
 
 
-def _boxes(reply: str, begin: int) -> list[tuple[int, int, int]]:
-    r"""Every outermost `\boxed{…}`. The search ends at a box that never closes, because it contains the rest."""
+def _boxes(reply: str, begin: int) -> tuple[list[tuple[int, int, int]], int]:
+    r"""Every outermost `\boxed{…}`, and where one begins that never closes and contains the rest; −1 if all close."""
     found: list[tuple[int, int, int]] = []
     place = begin
     while (start := reply.find(OPENING, place)) >= 0:
         start += len(OPENING)
         end = _closing(reply, start)
         if end is None:
-            break
+            return found, start
         found.append((start, end, end + 1))
         place = end + 1
-    return found
+    return found, -1
 
 
 def _closing(reply: str, start: int) -> int | None:

@@ -36,6 +36,8 @@ class Strictness(StrEnum):
 
 ANY = (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT)
 """Strictness levels that accept several answers."""
+FINAL = (Strictness.ONLY, Strictness.LAST, Strictness.LENIENT)
+"""Strictness levels that allow text after the answer, and under which a later answer that never closes revokes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +66,13 @@ def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = 
     found = slots(reply, begin, tag)
     if not found and strictness is Strictness.LENIENT:
         return _last_line(reply, begin)
-    if not found:
-        opened = reply.find(f"<{tag}>", begin) >= 0
-        detail = f"<{tag}> opens and never closes" if opened else f"no <{tag}>…</{tag}> in the reply"
-        return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
     if len(found) > 1 and strictness not in ANY:
         detail = f"{len(found)} answers, one is allowed"
         return Extraction(text=None, status=Status.SEVERAL, span=found[0], detail=detail)
+    opened = reply.find(f"<{tag}>", found[-1][1] if found else begin) >= 0
+    if not found or (opened and strictness in FINAL):
+        detail = f"<{tag}> opens and never closes" if opened else f"no <{tag}>…</{tag}> in the reply"
+        return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
     return _read(reply, found[0 if strictness is Strictness.FIRST else -1], strictness, len(f"</{tag}>"))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 
 from gnomon.types import Status
-from gnomon.verifiers.extract import ANY, NEVER_CLOSES, Extraction, Strictness, after_reasoning
+from gnomon.verifiers.extract import ANY, FINAL, NEVER_CLOSES, Extraction, Strictness, after_reasoning
 
 __all__ = ["PYTHON", "fenced"]
 
@@ -34,14 +34,13 @@ def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Coll
     if begin is None:
         return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
     found, unclosed = _blocks(reply, begin, languages)
-    if not found:
+    if len(found) > 1 and strictness not in ANY:
+        detail = f"{len(found)} blocks, one is allowed"
+        return Extraction(text=None, status=Status.SEVERAL, span=found[-1][:2], detail=detail)
+    if not found or (unclosed and strictness in FINAL):
         detail = "a block of code never closes" if unclosed else "no fenced block of code"
         return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
     start, end, after = found[0 if strictness is Strictness.FIRST else -1]
-    if len(found) > 1 and strictness not in ANY:
-        return Extraction(
-            text=None, status=Status.SEVERAL, span=(start, end), detail=f"{len(found)} blocks, one is allowed"
-        )
     if strictness in (Strictness.EXACT, Strictness.TRIMMED) and reply[after:].strip():
         return Extraction(text=None, status=Status.OUT_OF_PLACE, span=(start, end), detail="text follows the block")
     if end - start > MAX_SOURCE:
@@ -75,7 +74,7 @@ def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tu
                     found.append((inside, max(inside, end), stop))  # Without its last line break.
                 inside = None
         place = stop + 1
-    return found, inside is not None and counts
+    return found, inside is not None and counts and (not found or bool(reply[inside:].strip()))
 
 
 def language(info: str) -> str:
