@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 
+import numpy as np
 import pytest
 
 from gnomon.envs import Env
-from gnomon.errors import ConfigError
+from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.rewarded import rewarded
 from gnomon.keys import Key
+from gnomon.launch.weights import weigh
 from gnomon.types import Message, Task
 from gnomon.verifiers import NoScore, Verifier
 from gnomon.workers import Carried, packed
@@ -66,6 +69,78 @@ def test_a_function_is_given_what_its_parameters_name(reward):
     assert Carried.of(env).opened().verify(task, task.answer).correct
 
 
+def logged(function):
+    def inner(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return inner
+
+
+class Judge:
+    """Rewards as methods and as objects."""
+
+    def __call__(self, *, completion, answer):
+        return completion == answer
+
+    def method(self, completion, answer, *rest):
+        return completion == answer
+
+    async def later(self, completion, **columns):
+        return completion == columns["answer"] and columns["level"] < 3
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        lambda **known: known["completion"] == known["answer"],
+        lambda completion, **known: completion == known["ground_truth"],
+        functools.wraps(plain)(logged(plain)),
+        functools.wraps(trl)(logged(trl)),
+        functools.partial(lambda completion, answer, weight: weight * (completion == answer), weight=1.0),
+        functools.partial(lambda weight, **known: weight * (known["reply"] == known["answer"]), 1.0),
+        Judge(),
+        Judge().method,
+        Judge().later,
+    ],
+    ids=["**", "text, **", "wraps", "wraps TRL", "partial", "partial **", "object", "method", "coroutine"],
+)
+def test_a_reward_of_any_kind_gets_its_arguments(reward):
+    env = rewarded(ROWS, reward)
+    task = env.tasks("train")[0]
+    assert env.verify(task, task.answer).correct and not env.verify(task, "no").correct
+
+
+def test_what_a_partial_has_set_stays_set():
+    env = rewarded(ROWS, functools.partial(plain, answer="always"))
+    assert env.verify(env.train[0], "always").correct and not env.verify(env.train[0], env.train[0].answer).correct
+
+
+@pytest.mark.parametrize("reward", [lambda *given: 1.0, logged(plain), logged(trl), Judge])
+def test_a_reward_whose_arguments_are_unknown_is_refused(reward):
+    with pytest.raises(ConfigError, match=r"E163(.|\n)*fix: reward="):
+        rewarded(ROWS, reward)
+
+
+@pytest.mark.parametrize(
+    ("value", "reward", "status"),
+    [(np.float32(1) + np.finfo(np.float32).eps, 1.0, "correct"), (1 + 2e-16, 1.0, "correct"), (-1e-17, 0.0, "wrong")],
+)
+def test_a_reward_that_rounding_puts_outside_the_range_is_its_bound(value, reward, status):
+    env = rewarded(ROWS, lambda completion: value)
+    verdict = env.verify(env.train[0], "x")
+    assert verdict.reward == reward and verdict.status == status
+    with pytest.raises(NoScore, match=r"returned 1.0001, outside reward_range \(0, 1\); pass reward_range=\(0, 1.01\)"):
+        env = rewarded(ROWS, lambda completion: 1.0001)
+        env.verify(env.train[0], "x")
+
+
+def test_the_range_to_pass_holds_every_reward_that_was_tried():
+    """Before a run, right and wrong replies are judged: one earns 5, the other -1."""
+    with pytest.raises(VerifierError, match="E105") as caught:
+        weigh(rewarded(ROWS, lambda completion, answer: 5.0 if completion == answer else -1.0))
+    assert caught.value.fix.startswith("reward_range=(-1, 5)") and "from -1 to 5" in caught.value.why
+
+
 @pytest.mark.parametrize("reward", [by_column, trl_columns])
 def test_a_parameter_may_name_a_column(reward):
     env = rewarded(ROWS, reward)
@@ -106,8 +181,6 @@ def test_what_is_no_score_is_no_verdict(value, words):
 
 @pytest.mark.parametrize("value", [True, 1, 1.0, pytest.param(None, id="numpy")])
 def test_a_truth_value_or_a_number_is_a_score(value):
-    import numpy as np
-
     env = rewarded(ROWS, lambda completion: np.float32(1) if value is None else value)
     assert env.verify(env.train[0], "x").correct
 

@@ -54,6 +54,20 @@ def test_a_reward_outside_of_what_was_declared_is_told():
     assert trl("huge", top=7.0).verify(TASK, "4").correct
 
 
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+def test_a_sum_that_rounding_puts_outside_the_range_is_its_bound(bound):
+    hair = 1.2e-7 if bound else -1.2e-7
+
+    def half(completions, **columns):
+        return [bound / 2]
+
+    def other(completions, **columns):
+        return [bound / 2 + hair]
+
+    verdict = TrlReward(functions=(half, other)).verify(TASK, "4")
+    assert abs(verdict.reward - bound) < 1e-12 and verdict.correct == bool(bound)
+
+
 def test_trl_functions_are_asked_about_a_batch_as_their_trainer_asks():
     hard = Task(id="h", messages=TASK.messages, answer="please", info={"level": 2, "hint": "x"})
     judge = trl("exact", "harder", weights=(1.0, 2.0), top=2.0)

@@ -20,6 +20,7 @@ from gnomon.envs.base import Env
 from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
 from gnomon.errors import GnomonError
+from gnomon.integrations.rewards.base import clipped
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
 from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned, own_cpu
@@ -57,6 +58,7 @@ class Judgement:
     status: Status | None = None
     """None without a verdict."""
     reward: float = math.nan
+    """Without a verdict, a reward outside the range; NaN if there is none."""
     parts: tuple[Part, ...] = ()
     extracted: str | None = None
     """At most its first 200 characters."""
@@ -237,10 +239,11 @@ def judgement_of(bench: Bench, index: int, reply: str, task: Task | None = None)
     except Fault as fault:
         return Judgement(index=index, reply=reply, outcome="invalid", detail=str(fault))
     except BaseException as error:  # Exits and interrupts that a verifier raises are its own faults too.
-        where = place(error, bench.verifier)
-        return Judgement(index=index, reply=reply, outcome="raised", detail=raised(error), place=where)
+        where, outside = place(error, bench.verifier), getattr(error, "reward", math.nan)
+        return Judgement(index=index, reply=reply, outcome="raised", detail=raised(error), place=where, reward=outside)
     if problem:
-        return Judgement(index=index, reply=reply, outcome="invalid", detail=problem, seconds=seconds)
+        outside = getattr(verdict, "reward", math.nan)
+        return Judgement(index=index, reply=reply, outcome="invalid", detail=problem, seconds=seconds, reward=outside)
     return Judgement(
         index=index,
         reply=reply,
@@ -262,8 +265,8 @@ def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
     low, high = reward_range
     if not math.isfinite(verdict.reward):
         return f"the reward {verdict.reward}, which is not finite"
-    if not low - 1e-9 <= verdict.reward <= high + 1e-9:
-        return f"the reward {verdict.reward:g}, outside reward_range ({low:g}, {high:g})"
+    if not low <= clipped(verdict.reward, low, high) <= high:
+        return f"the reward {verdict.reward:.8g}, outside reward_range ({low:g}, {high:g})"
     return ""
 
 

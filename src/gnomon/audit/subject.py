@@ -10,8 +10,9 @@ from typing import Any
 
 from gnomon.envs.base import Env, SingleTurn, identity
 from gnomon.envs.episodes import judge
+from gnomon.envs.messages import messages_of
 from gnomon.errors import ConfigError
-from gnomon.types import Message, Task, Verdict
+from gnomon.types import Task, Verdict
 from gnomon.verifiers import Verifier
 
 __all__ = ["Played", "Subject", "read_tasks", "subject_of"]
@@ -130,10 +131,7 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
 
 def task_of(values: Mapping[str, Any]) -> Task:
     prompt, answer = values["prompt"], values["answer"]
-    written = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    messages = tuple(Message(role=str(m["role"]), content=str(m["content"])) for m in written)
-    if not messages:
-        raise ValueError("the prompt is empty")
+    messages = messages_of(prompt)
     extra = {key: value for key, value in values.items() if key not in ("id", "prompt", "answer", "info")}
     info = {**values.get("info", {}), **extra}
     task = Task(id="", messages=messages, answer=answer, info=info)

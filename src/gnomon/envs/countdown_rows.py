@@ -37,12 +37,16 @@ class CountdownRows(Dataset):
 
     def task(self, place: int, row: Row) -> Task:
         numbers = [int(word) for word in str(row[self.prompt]).partition(":")[0].split()]
-        target = int(row[self.answer])
+        target = int(self.gold(row, place))
         text = self.template.replace("{target}", str(target)).replace("{numbers}", ", ".join(map(str, numbers)))
         return Task(
             id=identity("countdown", numbers, target), messages=user(text), answer=target,
             info={"row": place, "numbers": numbers},
         )  # fmt: skip
+
+    def gold(self, row: Row, place: int) -> str:
+        """The target as text. Raises: ValueError if it is not a whole number."""
+        return str(int(super().gold(row, place)))
 
     def check(self, task: Task, answer: str) -> float:
         expression = evaluate(answer)

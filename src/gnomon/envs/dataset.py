@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import operator
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from gnomon import verifiers
 from gnomon.envs.base import SLOT, SPLITS, SingleTurn, identity, solved, split_of, user
+from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
+from gnomon.envs.messages import messages_of
+from gnomon.envs.row_checks import (
+    Placed,
+    question,
+    questions,
+    refuse_empty,
+    refuse_other_rows,
+    refuse_overlap,
+    refuse_unmarked,
+    repeated,
+)
 from gnomon.envs.rows import Row, content_hash, is_file, located, read, stamp
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
-from gnomon.types import Message, Task, Verdict
+from gnomon.types import Task, Verdict
 from gnomon.verifiers import Answered
 
 __all__ = ["Dataset", "Rows"]
@@ -54,7 +70,7 @@ class Dataset(SingleTurn):
     after: str = ""
     """Marker such as `####`. The reference answer is the text after its last occurrence in the column."""
     verifier: str = "text"
-    """Name of a module of `gnomon.verifiers`, or `package.module:Class`."""
+    """`text`, `number`, `math`, `sets`, `pattern`, `polynomial`, `schema`, or `package.module:Class`."""
     sha256: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 that the rows of a hub data set must have, by option: `path`, `test`. A run on a hub data set records
     them in its manifest, under `data`. Empty accepts any rows."""
@@ -85,7 +101,8 @@ class Dataset(SingleTurn):
     @property
     def remarks(self) -> list[str]:
         """Remarks on the rows for the user, shown before a run; one sentence each."""
-        return [sentence for split in SPLITS for sentence in repeated(self, split)]
+        kept = checked(self, self.stamps)
+        return [sentence for split in SPLITS for sentence in repeated(self, split, kept[split])]
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows of `path`, or of one split if it has several."""
@@ -97,6 +114,17 @@ class Dataset(SingleTurn):
         named = {"path": located(self.path), "test": self.test, "ranked": self.ranked}
         return {option: path for option, path in named.items() if path and (is_file(path) or Path(path).is_dir())}
 
+    @property
+    def stamps(self) -> tuple[tuple[int, int], ...]:
+        """Modification time and size of the source files."""
+        return tuple(stamp(path) for path in (self.path, self.test, self.ranked) if is_file(path))
+
+    def source(self, split: str) -> str:
+        """Where the rows of a split come from, for an error."""
+        if split == "train" or not self.test:
+            return self.path
+        return self.test if is_file(self.test) else f"{self.path}, split {self.test}"
+
     def make(self, rng: random.Random) -> Task:
         raise NotImplementedError("the tasks of a data set are its rows")
 
@@ -106,8 +134,7 @@ class Dataset(SingleTurn):
         judge_of(self)
         if self.sha256:
             refuse_other_rows(self)
-        stamps = [stamp(path) for path in (self.path, self.test, self.ranked) if is_file(path)]
-        return rows_of(self, split, tuple(stamps))
+        return rows_of(self, split, self.stamps)
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -119,7 +146,7 @@ class Dataset(SingleTurn):
         return judge_of(self).verify(task, reply)
 
     def solution(self, task: Task) -> str:
-        return str(task.answer[0] if isinstance(task.answer, list) else task.answer)
+        return judge_of(self).correct_text(task.answer)
 
     def preview(self, split: str = "train", index: int = 0) -> str:
         """The prompt of a task as plain text, one message per line."""
@@ -137,12 +164,18 @@ class Dataset(SingleTurn):
         # `task` has inserted the question into the template.
         return replace(task, messages=self.hinted(task.messages))
 
-    def gold(self, row: Row, place: int) -> str | list[str]:
-        """The reference answer or answers of a row."""
+    def gold(self, row: Row, place: int) -> Any:
+        """The reference answer or answers of a row. Raises: ValueError for a missing value."""
         gold = self.column(row, self.answer, place)
         if self.after and isinstance(gold, str):
             gold = gold.rpartition(self.after)[2].strip()
-        return [str(each) for each in gold] if isinstance(gold, list | tuple) else str(gold)
+        return reference(gold)
+
+    def require_gold(self, gold: Any) -> None:
+        """See that the verifier can read a reference answer. Raises: ValueError, or what the verifier raises."""
+        verifier = judge_of(self)
+        verifier.require_gold(gold)
+        require_earnable(self, verifier.correct_text(gold))
 
     def column(self, row: Row, name: str, place: int) -> Any:
         if row.get(name) is None:
@@ -163,12 +196,7 @@ class Rows(Sequence[Task]):
     """The tasks of one split of a data set, in the order drawn by its seed."""
 
     def __init__(self, env: Dataset, split: str) -> None:
-        parts = divided(env)
-        refuse_overlap(env, parts)
-        refuse_unmarked(env, parts)
-        rows = parts[split]
-        if split == "train":
-            rows = chosen(env, rows)
+        rows = list(checked(env, env.stamps)[split])
         if not (env.ranked and split == "train"):
             Key(env.seed).at("dataset", split=split).random().shuffle(rows)
         if not rows:
@@ -196,108 +224,42 @@ class Rows(Sequence[Task]):
         return self.env.worded(self.env.task(*self.rows[index % len(self.rows)]))
 
 
-Placed = list[tuple[int, Row]]
-"""Rows, each with its index in its file."""
-
-
-def divided(env: Dataset) -> dict[str, Placed]:
-    """The rows of both splits, in the order of their files."""
+@lru_cache(maxsize=8)
+def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Placed]:
+    """The rows of both splits, in the order of their files, after every check. Args: stamps: as of `rows_of`."""
     rows = list(enumerate(env.rows_of(env.train)))
-    refuse_without(env, rows)
+    refuse_empty(env, env.path, rows)
+    asked = questions(env, env.path, rows)
+    parts: dict[str, Placed] = {name: [] for name in SPLITS}
+    names: dict[str, list[tuple[str, int]]] = {name: [] for name in SPLITS}
+    for name, (place, row) in zip(asked, rows, strict=True):
+        split = "train" if env.test else side(env, row, place) or split_of(name)
+        parts[split].append((place, row))
+        names[split].append((name, place))
     if env.test:
         named = not is_file(env.path) and not is_file(env.test)
-        held_out = list(enumerate(env.rows_of(env.test) if named else read(env.test)))
-        refuse_without(env, held_out)
-        return {"train": rows, "test": held_out}
-    found: dict[str, Placed] = {name: [] for name in SPLITS}
-    for place, row in rows:
-        stated = env.column(row, env.split, place) if env.split else None
-        if stated is not None and stated not in SPLITS:
-            why = f"the column {env.split!r} is {stated!r} and must be train or test"
-            raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {place}", why=why)
-        asked = messages_of(env.column(row, env.prompt, place))
-        found[stated or split_of(identity(question(asked)))].append((place, row))
-    return found
+        parts["test"] = list(enumerate(env.rows_of(env.test) if named else read(env.test)))
+        refuse_empty(env, env.source("test"), parts["test"])
+        asked = questions(env, env.source("test"), parts["test"])
+        names["test"] = [(name, place) for name, (place, _) in zip(asked, parts["test"], strict=True)]
+    refuse_overlap(env, names)
+    refuse_unmarked(env, parts)
+    kept = {"train": chosen(env, parts["train"]), "test": parts["test"]}
+    sources: dict[str, Placed] = {}
+    for split in SPLITS:
+        sources[env.source(split)] = sorted(sources.get(env.source(split), []) + kept[split], key=itemgetter(0))
+    for source, some in sources.items():
+        refuse_unreadable(env, source, some)
+    return kept
 
 
-def refuse_other_rows(env: Dataset) -> None:
-    """Raises: ConfigError E164 for rows whose hash is not that of `sha256`."""
-    for option, known in env.sha256.items():
-        found = content_hash(env.rows_of(env.test if option == "test" else env.train))
-        if found != known:
-            raise ConfigError(
-                "E164", f"the rows of {option} do not have the hash that env.sha256 states", where=env.path,
-                why=f"their SHA-256 is {found}",
-                fix="set env.revision to the commit that had these rows, or change env.sha256",
-            )  # fmt: skip
-
-
-def refuse_without(env: Dataset, rows: Placed) -> None:
-    """Raises: ConfigError E153, with row numbers, if rows are empty in a required column."""
-    for name in filter(None, (env.prompt, env.answer, env.id)):
-        if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
-            columns = dict.fromkeys(column for _, row in rows for column in row)
-            raise ConfigError(
-                "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=env.path,
-                why=f"the columns of the data set are {', '.join(columns)}", fix="env.prompt=COLUMN env.answer=COLUMN",
-            )  # fmt: skip
-
-
-def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
-    """Raises: ConfigError E153, with row numbers, if answers lack the marker `after`."""
-    for split, rows in parts.items():
-        texts = [(place, row[env.answer]) for place, row in rows if env.after and isinstance(row[env.answer], str)]
-        for problem, missing in (
-            (f"have no {env.after!r} in {env.answer!r}", [place for place, text in texts if env.after not in text]),
-            (
-                f"have nothing after {env.after!r} in {env.answer!r}",
-                [place for place, text in texts if not text.rpartition(env.after)[2].strip()],
-            ),
-        ):
-            if missing:
-                raise ConfigError(
-                    "E153", f"{numbered(missing)} of the {split} split {problem}", where=env.path,
-                    why="env.after marks the start of the reference answer", fix="correct these rows, or env.after=''",
-                )  # fmt: skip
-
-
-def repeated(env: Dataset, split: str) -> Iterator[str]:
-    """Sentences on questions that occur more than once in a split, with the numbers of the rows."""
-    asked: dict[str, Placed] = {}
-    for place, row in divided(env)[split]:
-        asked.setdefault(question(messages_of(env.column(row, env.prompt, place))), []).append((place, row))
-    several = [rows for rows in asked.values() if len(rows) > 1]
-    apart = [rows for rows in several if len({repr(env.gold(row, place)) for place, row in rows}) > 1]
-    for found, what in (
-        (apart, "with different answers"),
-        ([rows for rows in several if rows not in apart], "with the same answer"),
-    ):
-        if found:
-            shown = "; ".join(" = ".join(str(place) for place, _ in rows[:4]) for rows in found[:5])
-            more = f", and {len(found) - 5} more" if len(found) > 5 else ""
-            yield f"The {split} split repeats {len(found)} question{'s' * (len(found) > 1)} {what}: rows {shown}{more}."
-
-
-def numbered(places: Sequence[int]) -> str:
-    """Rows by their numbers."""
-    shown = ", ".join(map(str, places[:10])) + (f" and {len(places) - 10} more" if len(places) > 10 else "")
-    return f"row{'s' if len(places) > 1 else ''} {shown}"
-
-
-def refuse_overlap(env: Dataset, parts: Mapping[str, Placed]) -> None:
-    """Raises: ConfigError E151, with row numbers, if a question is in both splits."""
-    asked = {
-        split: [(identity(question(messages_of(env.column(row, env.prompt, place)))), place) for place, row in rows]
-        for split, rows in parts.items()
-    }
-    train = dict(reversed(asked["train"]))
-    if both := [(train[name], place) for name, place in asked["test"] if name in train]:
-        shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
-        more = f", and {len(both) - 10} more" if len(both) > 10 else ""
-        raise ConfigError(
-            "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=shown + more,
-            fix="remove these rows from one split; a score on questions from training does not measure generalisation",
-        )  # fmt: skip
+def side(env: Dataset, row: Row, place: int) -> str:
+    """The split that a row states; empty if it states none. Raises: ConfigError E154 for another value."""
+    stated = env.column(row, env.split, place) if env.split else ""
+    if stated not in ("", *SPLITS):
+        why = f"the column {env.split!r} is {stated!r} and must be train or test"
+        raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {place}", why=why)
+    return str(stated)
 
 
 def chosen(env: Dataset, rows: Placed) -> Placed:
@@ -334,18 +296,6 @@ def ranking(path: str) -> list[str]:
         ) from error
 
 
-def messages_of(asked: Any) -> tuple[Message, ...]:
-    """A question as messages. The last one is the question itself."""
-    if isinstance(asked, list | tuple) and asked:
-        return tuple(Message(role=str(m["role"]), content=str(m["content"])) for m in asked)
-    return (Message(role="user", content=str(asked)),)
-
-
-def question(messages: Sequence[Message]) -> str:
-    """The words of a question, without case and spacing. Equal texts are the same question."""
-    return "\n".join(" ".join(message.content.casefold().split()) for message in messages)
-
-
 def judge_of(env: Dataset) -> Answered:
     """The verifier of a data set. Raises: ConfigError E156 if no verifier has that name."""
     options = tuple(sorted((key, tuple(v) if isinstance(v, list) else v) for key, v in env.options.items()))
@@ -353,13 +303,30 @@ def judge_of(env: Dataset) -> Answered:
     return built(env.verifier, (*slot, *options))
 
 
+SHIPPED = {
+    kind.__module__.rpartition(".")[2]: kind
+    for kind in vars(verifiers).values()
+    if isinstance(kind, type) and issubclass(kind, Answered) and kind is not Answered
+}
+"""The verifiers that compare an answer slot with a reference answer, by the name of their module."""
+
+
 @lru_cache(maxsize=64)
 def built(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
-    module, colon, kind = name.partition(":")
-    if not colon:
-        module, kind = f"gnomon.verifiers.{name}", name.title().replace("_", "")
+    module, colon, attribute = name.partition(":")
+    if not colon and name not in SHIPPED:
+        known = find_spec(f"gnomon.verifiers.{name}") if name.isidentifier() else None
+        near = difflib.get_close_matches(name, SHIPPED, 1)
+        raise ConfigError(
+            "E156",
+            f"the verifier {name!r} cannot judge a data set" if known else f"there is no verifier {name!r}",
+            where="env.verifier",
+            why=f"{', '.join(sorted(SHIPPED))} and package.module:Class compare an answer with a reference answer",
+            fix=f"env.verifier={near[0] if near else 'text'}",
+        )
     try:
-        verifier = getattr(importlib.import_module(module), kind)(**dict(options))
+        kind = getattr(importlib.import_module(module), attribute) if colon else SHIPPED[name]
+        verifier = kind(**dict(options))
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         why = f"{type(error).__name__}: {error}"
         raise ConfigError(

@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from gnomon.envs.base import SPLITS, TEST_SHARE, SingleEpisode, identity
+from gnomon.envs.golds import reference
+from gnomon.envs.messages import prompt_of
+from gnomon.envs.row_checks import numbered
 from gnomon.envs.rows import read
 from gnomon.errors import ConfigError
 from gnomon.integrations.rewards.base import label
-from gnomon.integrations.rewards.function import FunctionReward, unknown_parameter
+from gnomon.integrations.rewards.function import FunctionReward, parameters, unknown_parameter, unnamed, uses_answer
 from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 
@@ -77,10 +79,8 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
     """
     low, top = limits(reward_range)
     splits = splits_of(tasks)
-    columns = Columns.of(splits["train"][0], label(reward), asked(reward))
-    rows = {
-        name: [columns.task(row, f"{name}, row {i}") for i, row in enumerate(found)] for name, found in splits.items()
-    }
+    columns = Columns.of(splits["train"][0], reward)
+    rows = {name: columns.tasks(some, name) for name, some in splits.items()}
     train, test = (rows["train"], rows["test"]) if "test" in rows else held_out(rows["train"])
     refuse_overlap(train, test)
     judge = FunctionReward(
@@ -98,13 +98,26 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
 
 def asked(reward: Any) -> Collection[str]:
     """The names of a reward's parameters. Raises: ConfigError E163."""
+    if isinstance(reward, type):
+        raise ConfigError(
+            "E163", f"the reward is the class {reward.__name__} and must be an object", where="reward",
+            why="calling a class makes an object and not a score", fix=f"reward={reward.__name__}()",
+        )  # fmt: skip
     try:
-        return signature(reward).parameters
+        names = parameters(reward)
     except (TypeError, ValueError) as error:
         raise ConfigError(
             "E163", f"the reward must be a function, not {type(reward).__name__}", where="reward", why=str(error),
             fix="reward=f, with def f(completion, answer): return completion.strip() == answer",
         ) from error  # fmt: skip
+    if unnamed(reward):
+        raise ConfigError(
+            "E163", f"the reward {label(reward)} takes *args, so its arguments are unknown", where="reward",
+            why="the names of its parameters decide what a reward receives",
+            fix=f"reward=lambda completion, answer: {label(reward)}(completion, answer), "
+            "or @functools.wraps(function) in a decorator",
+        )  # fmt: skip
+    return names
 
 
 def limits(reward_range: Any) -> tuple[float, float]:
@@ -141,33 +154,73 @@ class Columns:
     answer: str = ""
     """Empty if the rows have no answer."""
     conversational: bool = False
+    judged_by_answer: bool = True
+    """Whether the reward receives the answer."""
 
     @classmethod
-    def of(cls, row: Any, name: str, asked: Collection[str]) -> Columns:
-        """The columns of the first row. Args: name, and the parameters, of the reward. Raises: ConfigError E162."""
+    def of(cls, row: Any, reward: Callable[..., Any]) -> Columns:
+        """The columns of the first row. Raises: ConfigError E162; E163 for an invalid reward."""
+        names = asked(reward)
         if not isinstance(row, Mapping):
             return cls()
         prompt, answer = column(row, PROMPTS), column(row, ANSWERS)
         if not prompt:
             raise no_column(row, "prompt", PROMPTS, "train, row 0")
-        if not answer and set(ANSWERS) & set(asked):
-            raise no_column(row, f"answer, and {name} needs one", ANSWERS, "train, row 0")
-        return cls(prompt, answer, not isinstance(row[prompt], str))
+        if not answer and set(ANSWERS) & set(names):
+            raise no_column(row, f"answer, and {label(reward)} needs one", ANSWERS, "train, row 0")
+        return cls(prompt, answer, not isinstance(row[prompt], str), uses_answer(reward, answer, row))
 
-    def task(self, row: Any, where: str) -> Task:
-        """The task of a row. Raises: ConfigError E162."""
+    def tasks(self, rows: Sequence[Any], split: str) -> list[Task]:
+        """The tasks of a split. Raises: ConfigError E162, with the numbers of all rows that have the first fault."""
+        tasks, problems = list[Task](), dict[int, ConfigError]()
+        for place, row in enumerate(rows):
+            try:
+                tasks.append(self.task(row))
+            except ConfigError as error:
+                problems[place] = error
+        for first in problems.values():
+            places = [place for place, each in problems.items() if each.where == first.where]
+            where = ", ".join(filter(None, (split, numbered(places), first.where)))
+            raise ConfigError(first.code, first.what, where=where, why=first.why, fix=first.fix)
+        return tasks
+
+    def task(self, row: Any) -> Task:
+        """The task of a row. Raises: ConfigError E162 at a column."""
         if isinstance(row, Task):
             return row
         if not isinstance(row, Mapping):
             fix = f"give a row such as {EXAMPLE}"
-            raise ConfigError("E162", f"a task must be a row (a dict), not {type(row).__name__}", where=where, fix=fix)
+            raise ConfigError("E162", f"a task must be a row (a dict), not {type(row).__name__}", fix=fix)
         for name in filter(None, (self.prompt or "prompt", self.answer)):
             if row.get(name) is None:
-                raise no_column(row, name, (name,), where)
-        messages = messages_of(row[self.prompt], f"{where}, {self.prompt}")
-        gold = row[self.answer] if self.answer else None
+                raise no_column(row, name, (name,), name)
+        messages, gold = self.messages(row), self.gold(row)
         info = {str(key): value for key, value in row.items() if key not in (self.prompt, self.answer)}
         return Task(id=identity("row", [m.content for m in messages], gold), messages=messages, answer=gold, info=info)
+
+    def messages(self, row: Mapping[str, Any]) -> tuple[Message, ...]:
+        """The messages of a prompt. Raises: ConfigError E162."""
+        value = row[self.prompt]
+        try:
+            return prompt_of(value)
+        except ValueError as error:
+            raise ConfigError(
+                "E162", f"a prompt must be text or messages and is {value!r:.60}", where=f"column {self.prompt!r}",
+                why=str(error), fix='give text, or messages such as [{"role": "user", "content": "2 + 2?"}]',
+            ) from error  # fmt: skip
+
+    def gold(self, row: Mapping[str, Any]) -> Any:
+        """The answer of a row. Raises: ConfigError E162 for a missing value that the reward would judge by."""
+        value = row[self.answer] if self.answer else None
+        if self.answer and self.judged_by_answer and not isinstance(value, Mapping | list | tuple):
+            try:
+                reference(value)
+            except ValueError as error:
+                raise ConfigError(
+                    "E162", f"an answer is {value!r:.60}", where=f"column {self.answer!r}", why=str(error),
+                    fix="correct or remove these rows",
+                ) from error  # fmt: skip
+        return value
 
 
 def splits_of(tasks: Any) -> dict[str, list[Any]]:
@@ -192,25 +245,6 @@ def listed(rows: Any) -> list[Any]:
     if not found:
         raise ConfigError("E162", "there are no tasks", where="tasks", fix=f"give a list of rows such as {EXAMPLE}")
     return found
-
-
-def messages_of(asked: Any, where: str) -> tuple[Message, ...]:
-    if isinstance(asked, str) and asked.strip():
-        return (Message(role="user", content=asked),)
-    try:
-        written = tuple(
-            m if isinstance(m, Message) else Message(role=str(m["role"]), content=str(m["content"])) for m in asked
-        )
-    except (TypeError, KeyError) as error:
-        written, why = (), f"{type(error).__name__}: {error}"
-    else:
-        why = "it is empty"
-    if not written:
-        fix = 'give text, or messages such as [{"role": "user", "content": "2 + 2?"}]'
-        raise ConfigError(
-            "E162", f"a prompt must be text or messages and is {asked!r:.60}", where=where, why=why, fix=fix
-        )
-    return written
 
 
 def column(row: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gnomon.audit import Judgement, subject_of
 from gnomon.audit.judging import Unopened, VerifierWorkers
@@ -12,6 +13,7 @@ from gnomon.envs.base import confined
 from gnomon.envs.blame import place, quoted, raised
 from gnomon.envs.episodes import replies
 from gnomon.errors import GnomonError, VerifierError
+from gnomon.integrations.rewards.base import outward
 
 __all__ = ["defined", "trial"]
 
@@ -46,9 +48,11 @@ def trial(env: Env) -> list[Judgement]:
                 raise VerifierError(
                     "E109", f"{subject.name} cannot be imported in another process", where=defined(env), why=str(error)
                 ) from error
-            if judgement.outcome in ("raised", "invalid"):
+            if judgement.outcome in ("raised", "invalid") and not math.isfinite(judgement.reward):
                 raise broken(env, judgement)
             judgements.append(judgement)
+    if outside := next((each for each in judgements if each.outcome in ("raised", "invalid")), None):
+        raise out_of_range(env, outside, [each.reward for each in judgements if math.isfinite(each.reward)])
     return judgements
 
 
@@ -85,6 +89,18 @@ def broken(env: Env, judgement: Judgement) -> VerifierError:
     if judgement.outcome == "invalid":
         return VerifierError("E105", f"the verifier returned {judgement.detail}", where=where, why=why, fix=fix)
     return VerifierError("E107", f"the verifier raised {judgement.detail}", where=where, why=why, fix=fix)
+
+
+def out_of_range(env: Env, first: Judgement, rewards: Sequence[float]) -> VerifierError:
+    """The error for rewards outside the range, with a range that holds all rewards that are known."""
+    low, top = outward(min(*rewards, env.reward_range[0]), max(*rewards, env.reward_range[1]))
+    what = first.detail.removeprefix("NoScore: ").partition(";")[0]
+    return VerifierError(
+        "E105", what if first.outcome == "raised" else f"the verifier returned {what}",
+        where=quoted(first.place) or defined(env),
+        why=f"the replies that were tried earn from {min(rewards):g} to {max(rewards):g}",
+        fix=f"reward_range=({low:g}, {top:g}), where a correct reply earns {top:g}",
+    )  # fmt: skip
 
 
 def defined(env: Env) -> str:

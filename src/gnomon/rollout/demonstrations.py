@@ -29,10 +29,12 @@ def demonstrations(path: Path, env: Env) -> Demonstrated:
     """
     tasks, found = env.tasks("train"), []
     try:
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
             where = f"{path}, line {number}"
             entry = json.loads(line)
-            found.append((tasks[entry["task"]], str(entry["reply"])))
+            if not isinstance(entry["reply"], str):
+                raise TypeError(f"reply must be text, not {type(entry['reply']).__name__}")
+            found.append((tasks[entry["task"]], entry["reply"]))
     except OSError as error:
         raise problem("the demonstrations cannot be read", str(path), str(error.strerror)) from error
     except (ValueError, KeyError, TypeError, IndexError) as error:

@@ -171,6 +171,9 @@ class Number(Answered):
             raise Malformed("the unit is missing")
         return self.near(parsed.value, right.value)
 
+    def require_gold(self, gold: Any) -> None:
+        self._gold(gold)
+
     def read(self, text: str) -> Quantity:
         """Parse a quantity by this verifier's rules. Raises: Malformed."""
         table: Mapping[str, Unit] = UNITS if self.table is None else self.table

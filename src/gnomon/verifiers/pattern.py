@@ -30,3 +30,6 @@ class Pattern(Answered):
             return re.fullmatch(gold, answer, flags) is not None
         except re.error as problem:
             raise ValueError(f"the task's own answer {gold!r:.100} is not a regular expression: {problem}") from problem
+
+    def require_gold(self, gold: Any) -> None:
+        self.accepts("", gold)

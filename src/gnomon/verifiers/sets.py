@@ -58,6 +58,14 @@ class SetMatch(Answered):
         shared, either = (found & right).total(), (found | right).total()
         return shared / either if self.partial else 0.0
 
+    def require_gold(self, gold: Any) -> None:
+        text = self.correct_text(gold)
+        if self._gold(gold) != self._counted(self.split(text)):
+            raise ValueError(f"an item of {gold!r:.100} contains the separator {self.separator!r}")
+
+    def correct_text(self, gold: Any) -> str:
+        return gold if isinstance(gold, str) else f"{self.separator} ".join(map(str, gold))
+
     def split(self, text: str) -> list[str]:
         """Split a text into items. Raises: Malformed for an unclosed bracket, or over a thousand items."""
         text = text.strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -13,6 +14,10 @@ from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.prices import Price
 
 __all__ = ["Answered", "Importing", "Malformed", "NoScore", "Rejected", "Several", "Slot", "Verifier"]
+
+
+HAIR = 1e-6
+"""Largest distance of a share from 0 to 1 that rounding can explain, as in float32."""
 
 
 class Malformed(Exception):
@@ -24,7 +29,14 @@ class Rejected(Exception):
 
 
 class NoScore(ValueError):
-    """A function returned a value that is not a score. The message tells its author what to return."""
+    """A function returned a value that is not a score. The message tells its author what to return.
+
+    Args: reward: the value, if it is a number outside `reward_range`.
+    """
+
+    def __init__(self, message: str, reward: float = math.nan) -> None:
+        super().__init__(message)
+        self.reward = reward
 
 
 class Several(Exception):
@@ -144,11 +156,11 @@ def share_of(value: object) -> float:
         share = math.nan if value is None or isinstance(value, str | bytes) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         share = math.nan
-    if not 0 <= share <= 1:
+    if not -HAIR <= share <= 1 + HAIR:
         if math.isfinite(share):
             hint = f"; for a larger reward, set the option correct={share:g}" if share > 1 else ""
         raise NoScore(f"check returned {value!r:.100}; it must return True, False or a number from 0 to 1{hint}")
-    return share
+    return min(max(share, 0.0), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +177,18 @@ class Answered(Slot, ABC):
         Raises: Malformed if it is not an answer of the required kind; Rejected if it breaks a rule; Several if it is
             more than one answer.
         """
+
+    def require_gold(self, gold: Any) -> None:
+        """See that a task's answer can be read, before a run. By default, judge it as an answer of its own task.
+
+        Raises: ValueError, or any exception of `accepts` that is not about the answer.
+        """
+        with suppress(Malformed, Rejected, Several):
+            self.accepts(self.correct_text(gold), gold)
+
+    def correct_text(self, gold: Any) -> str:
+        """The task's answer as text for the slot; of several correct ones the first."""
+        return str(gold[0] if isinstance(gold, list | tuple) and gold else gold)
 
     def verify(self, task: Task, reply: str) -> Verdict:
         return self.judge(reply, lambda answer: self.accepts(answer, task.answer))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gnomon.verifiers.extract import Strictness
 from gnomon.verifiers.slot import Answered
 
 __all__ = ["Rule", "Text", "golds", "normal"]
@@ -65,4 +66,13 @@ class Text(Answered):
     def accepts(self, answer: str, gold: Any) -> bool:
         words = normal(answer, self.rules)
         # A text that is empty after normalisation is never correct.
-        return bool(words) and words in {normal(text, self.rules) for text in golds(gold)}
+        return bool(words) and words in {self._normal(text) for text in golds(gold)}
+
+    def require_gold(self, gold: Any) -> None:
+        for text in golds(gold):
+            if not self._normal(text):
+                raise ValueError(f"the task's own answer {text!r:.100} is empty, and an empty answer is never correct")
+
+    def _normal(self, gold: str) -> str:
+        """A correct text as answers are compared with it: without the white space around it, as the slot is read."""
+        return normal(gold if self.strictness is Strictness.EXACT else gold.strip(), self.rules)

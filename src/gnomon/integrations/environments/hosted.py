@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from gnomon.envs.base import Step, Tasks, identity, split_of, stream_of, user
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.environments.hosting import Conversation, Host, Late, conversation
+from gnomon.integrations.rewards.base import clipped
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 from gnomon.verifiers import Extraction, Strictness, extract
@@ -204,13 +205,14 @@ class HostedEpisode:
             raise VerifierError(
                 "E173", f"{self.env.name} returned rewards {rewards!r:.100} for {self.env.players} player(s)"
             )
+        low, high = self.env.reward_range
         for reward in rewards:
-            if not isinstance(reward, int | float) or not self.env.low - SLACK <= reward <= self.env.high + SLACK:
+            if not isinstance(reward, int | float) or not low <= clipped(reward, low, high) <= high:
                 raise VerifierError(
-                    "E174", f"the reward {reward!r} is outside the range {self.env.low:g} to {self.env.high:g}",
+                    "E174", f"the reward {reward!r} is outside the range {low:g} to {high:g}",
                     where=self.env.name, fix="set low=… and high=… to the range in the environment's documentation",
                 )  # fmt: skip
-        return [float(reward) for reward in rewards]
+        return [clipped(float(reward), low, high) for reward in rewards]
 
     def _verdict(self, reward: float, found: Extraction | None) -> Verdict:
         part = Part(name="earned", value=reward)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.envs.base import Step, Tasks, identity, split_of, user
+from gnomon.envs.messages import text_of
 from gnomon.errors import ResourceError, VerifierError
+from gnomon.integrations.rewards.base import clipped
 from gnomon.keys import Key
 from gnomon.types import Part, Status, Task, Verdict
 
@@ -70,7 +72,7 @@ class OpenEnv:
         """The text of an observation."""
         if isinstance(observation, Mapping):
             if self.shows:
-                return str(observation.get(self.shows, ""))
+                return text_of(observation.get(self.shows, ""), json.dumps)
             texts = [value for name, value in observation.items() if isinstance(value, str) and value]
             if len(texts) == 1:
                 return texts[0]
@@ -200,7 +202,8 @@ def paid(reward: Any, where: str) -> float:
 
 def earned(total: float, low: float, high: float, where: str) -> Verdict:
     """The verdict on a finished episode. Raises: VerifierError E174."""
-    if not low - SLACK <= total <= high + SLACK:
+    total = clipped(total, low, high)
+    if not low <= total <= high:
         raise VerifierError(
             "E174", f"the reward {total:g} is outside the declared range {low:g} to {high:g}", where=where,
             fix="set low=… and high=… to the range in the environment's documentation",

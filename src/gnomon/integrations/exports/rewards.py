@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gnomon.envs import messages
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.exports.plays import Plays
@@ -114,4 +115,4 @@ def prompt_of(task: Task) -> list[dict[str, str]]:
 
 def text_of(completion: Any) -> str:
     """The text of a completion: the text itself, or the content of its last message."""
-    return completion if isinstance(completion, str) else str(completion[-1]["content"])
+    return completion if isinstance(completion, str) else messages.text_of(completion[-1]["content"])

@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 from gnomon.envs.base import Env
+from gnomon.envs.messages import text_of
 from gnomon.errors import ResourceError
 from gnomon.integrations.exports.plays import Plays
 from gnomon.integrations.exports.rewards import Splits, prompt_of, single, sound
@@ -35,7 +36,7 @@ def verifiers_taskset(env: Env, *, split: str = "train", count: int = 100, worke
         @vf.reward(weight=1.0)  # type: ignore[untyped-decorator]
         async def verdict(self, trace: Any) -> float:
             task = splits.task(self.data.split, self.data.index)
-            replies = [node.message.content or "" for node in trace.nodes if node.message.role == "assistant"]
+            replies = [text_of(node.message.content or "") for node in trace.nodes if node.message.role == "assistant"]
             verdicts = await asyncio.to_thread(plays.verdicts, [(task, replies[-1] if replies else "")])
             return sound(verdicts)[0].reward
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from gnomon.envs.messages import text_of
 from gnomon.types import Completion, Finish, Message, Part, Task, Turn
 
 __all__ = ["Foreign", "message", "messages_of", "number", "single_turn", "task_of", "turns_of"]
@@ -102,14 +103,18 @@ def finish_of(name: str | None) -> Finish:
 
 
 def message(row: Row) -> Message:
-    """A chat message. Parts that are no text, such as calls of tools, are kept as JSON."""
+    """A chat message. Parts that are no text, such as images and calls of tools, are kept as JSON."""
     content = row.get("content")
-    if isinstance(content, list):
-        content = "".join(part.get("text", "") if isinstance(part, Mapping) else str(part) for part in content)
-    text = "" if content is None else str(content)
+    text = "" if content is None else text_of(content, logged)
     if calls := row.get("tool_calls"):
         text += ("\n" if text else "") + json.dumps(calls, default=str)
     return Message(role=str(row.get("role", "user")), content=text)
+
+
+def logged(part: Any) -> str:
+    """A part of another kind: its text, such as that of reasoning, or the whole as JSON."""
+    text = part.get("text") if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else json.dumps(part, default=str)
 
 
 def messages_of(value: Any, role: str) -> tuple[Message, ...]:

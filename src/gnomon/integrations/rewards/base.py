@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Real
 from typing import Any
 
@@ -13,12 +13,14 @@ from gnomon.errors import VerifierError
 from gnomon.integrations.rewards.load import load
 from gnomon.types import Part, Status, Task, Verdict
 
-__all__ = ["Foreign", "Function", "called", "label", "number"]
+__all__ = ["Foreign", "Function", "called", "clipped", "label", "number", "outward"]
 
 Function = str | Callable[..., Any]
 """A function, or its name: `package.module:function` or `path/file.py:function`."""
 SLACK = 1e-9
 """Tolerance below the top reward, because weights are summed in floating point."""
+HAIR = 1e-6
+"""Largest distance from the range, relative to its larger bound, that rounding can explain, as in float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +58,44 @@ class Foreign(ABC):
 
     def verify(self, task: Task, reply: str) -> Verdict:
         """Judge a reply. Raises: VerifierError E132 for a score that is not a number, E133 outside `low` to `top`."""
-        verdict = Verdict(status=Status.WRONG, parts=self.parts(task, reply))
+        verdict = Verdict(status=Status.WRONG, parts=self._within(self.parts(task, reply)))
         reward = verdict.reward
         if not self.low - SLACK <= reward <= self.top + SLACK:
+            low, top = outward(min(reward, self.low), max(reward, self.top))
             raise VerifierError(
-                "E133", f"the reward {reward:g} is outside the declared range {self.low:g} to {self.top:g}",
-where=repr(self),
-                fix=f"low={min(reward, self.low):g}, top={max(reward, self.top):g}, if a correct reply gets top",
+                "E133", f"the reward {reward:.8g} is outside the declared range {self.low:g} to {self.top:g}",
+                where=repr(self), fix=f"low={low:g}, top={top:g}, if a correct reply gets top",
             )  # fmt: skip
         if reward < (self.top if self.right is None else self.right) - SLACK:
             return verdict
         return Verdict(status=Status.CORRECT, parts=verdict.parts)
+
+    def _within(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """The parts, with the first that counts changed where rounding puts their sum outside the range."""
+        reward = Verdict(status=Status.WRONG, parts=parts).reward
+        excess = reward - clipped(reward, self.low, self.top)
+        counted = [place for place, part in enumerate(parts) if part.weight]
+        if not excess or (len(counted) > 1 and abs(excess) <= SLACK):
+            return parts
+        first = counted[0]
+        value = (parts[first].value * parts[first].weight - excess) / parts[first].weight
+        return (*parts[:first], replace(parts[first], value=value), *parts[first + 1 :])
+
+
+def clipped(reward: float, low: float, top: float) -> float:
+    """The reward; the bound for one outside the range by no more than rounding."""
+    hair = HAIR * max(abs(low), abs(top))
+    return min(max(reward, low), top) if low - hair <= reward <= top + hair else reward
+
+
+def outward(low: float, top: float) -> tuple[float, float]:
+    """A range that contains both numbers, with three significant digits."""
+
+    def rounded(value: float, way: Callable[[float], int]) -> float:
+        digits = 2 - math.floor(math.log10(abs(value))) if value else 0
+        return round(way(value * 10.0**digits) / 10.0**digits, max(digits, 0))
+
+    return rounded(low, math.floor), rounded(top, math.ceil)
 
 
 def again(kind: type[Foreign], values: dict[str, Any]) -> Foreign:

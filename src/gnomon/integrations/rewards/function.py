@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from gnomon.integrations.rewards.base import Foreign, label, number
+from gnomon.integrations.rewards.base import Foreign, clipped, label, number, outward
 from gnomon.integrations.rewards.load import awaited
 from gnomon.types import Part, Task
 from gnomon.verifiers.slot import NoScore
 
-__all__ = ["FunctionReward", "unknown_parameter"]
+__all__ = ["FunctionReward", "parameters", "unknown_parameter", "unnamed", "uses_answer"]
 
 REPLY = ("completion", "reply", "response", "output", "text", "prediction", "solution_str")
 ANSWER = ("answer", "gold", "ground_truth", "reference", "target", "solution", "expected", "label")
@@ -35,7 +36,8 @@ class FunctionReward(Foreign):
     | the name of a column | the value in the task's row |
 
     A column has priority over the other meanings of its name, except those of the reply. One or two parameters with
-    other names are the reply and the answer. A function with a parameter `completions` is called as TRL calls it:
+    other names are the reply and the answer. A function with `**kwargs` gets every value of this table by its name. A
+    function with a parameter `completions` is called as TRL calls it:
     `f(prompts=[…], completions=[…], **columns)`, with lists of one element, and returns a list of one score. Its
     prompts and completions are lists of messages if the tasks' prompts are messages.
 
@@ -51,25 +53,33 @@ class FunctionReward(Foreign):
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         """The reward as one part. Raises: NoScore for a score outside the range, or for an unknown parameter."""
         columns = {**task.info, self.answer: task.answer}
-        names = parameters(self.function)
         name = label(self.function)
-        if BATCH in names:
+        if BATCH in parameters(self.function):
             value = one_of(awaited(self.function(**self.batch(task, reply, columns))), name)
         else:
             if missing := unknown_parameter(self.function, columns):
                 raise NoScore(f"{name} has a parameter {missing!r}, which is not a column of the task")
-            available, values = self.available(task, reply, columns), {}
-            for place, parameter in enumerate(needed(self.function, columns)):
-                values[parameter] = available[parameter] if parameter in available else (reply, task.answer)[place]
-            value = awaited(called(self.function, values))
-        score = score_of(value, name)
+            value = awaited(called(self.function, self.values(task, reply, columns)))
+        score = clipped(score_of(value, name), self.low, self.top)
         if not self.low <= score <= self.top:
-            wide = min(score, self.low), max(score, self.top)
+            low, top = outward(min(score, self.low), max(score, self.top))
             raise NoScore(
-                f"{name} returned {score:g}, outside reward_range ({self.low:g}, {self.top:g}); "
-                f"pass reward_range=({wide[0]:g}, {wide[1]:g}); a correct reply earns its upper end"
+                f"{name} returned {score:.8g}, outside reward_range ({self.low:g}, {self.top:g}); "
+                f"pass reward_range=({low:g}, {top:g}); a correct reply earns its upper end",
+                score,
             )
         return (Part(name="reward", value=score),)
+
+    def values(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name: every known one for a function with `**kwargs`."""
+        available = self.available(task, reply, columns)
+        values = {
+            name: available[name] if name in available else (reply, task.answer)[place]
+            for place, name in enumerate(needed(self.function, columns))
+        }
+        bound = self.function.keywords if isinstance(self.function, partial) else ()
+        rest = available if takes_all(self.function) else {}
+        return values | {name: value for name, value in rest.items() if name not in bound}
 
     def available(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The values of all known parameter names."""
@@ -86,13 +96,37 @@ class FunctionReward(Foreign):
             prompt, completion = "\n".join(message.content for message in task.messages), reply
         every = {"prompts": [prompt], "completions": [completion]} | {key: [value] for key, value in columns.items()}
         names = parameters(self.function)
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
-            return every
-        return {key: value for key, value in every.items() if key in names}
+        return every if takes_all(self.function) else {key: value for key, value in every.items() if key in names}
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
+    """The parameters of a function, without those that a `functools.partial` has set by name."""
+    bound = function.keywords if isinstance(function, partial) else ()
+    return {name: each for name, each in inspect.signature(function).parameters.items() if name not in bound}
+
+
+def takes_all(function: Callable[..., Any]) -> bool:
+    """Whether a function has `**kwargs`, and so gets every value that has a name."""
+    return any(each.kind is each.VAR_KEYWORD for each in parameters(function).values())
+
+
+def unnamed(function: Callable[..., Any]) -> bool:
+    """Whether a function has `*args` and names no parameter, so that its arguments are unknown."""
+    kinds = {each.kind for each in parameters(function).values()}
+    return inspect.Parameter.VAR_POSITIONAL in kinds and kinds <= {
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    }
+
+
+def uses_answer(function: Callable[..., Any], answer: str, columns: Mapping[str, Any]) -> bool:
+    """Whether a function receives the task's answer. Args: answer: the column that holds it."""
+    names = parameters(function)
+    if BATCH in names:
+        return answer in names or takes_all(function)
+    own = needed(function, columns)
+    known = {*REPLY, *PROMPT, "task", "info", "extra_info", "data_source", *columns} - {answer}
+    return takes_all(function) or bool({*ANSWER, answer} & set(own)) or len([n for n in own if n not in known]) == 2
 
 
 def needed(function: Callable[..., Any], columns: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,133 @@
+"""What must hold of the rows of a data set, checked before a run with the numbers of the rows that break it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gnomon.envs.base import identity
+from gnomon.envs.messages import messages_of, prompt_of
+from gnomon.envs.rows import Row, content_hash
+from gnomon.errors import ConfigError
+from gnomon.types import Message
+
+if TYPE_CHECKING:
+    from gnomon.envs.dataset import Dataset
+
+__all__ = [
+    "Placed",
+    "numbered",
+    "question",
+    "questions",
+    "refuse_empty",
+    "refuse_other_rows",
+    "refuse_overlap",
+    "refuse_unmarked",
+    "repeated",
+]
+
+Placed = list[tuple[int, Row]]
+"""Rows, each with its index in its file."""
+PROMPTS = 'write text, or messages such as [{"role": "user", "content": "2 + 2?"}], or env.prompt=COLUMN'
+
+
+def refuse_other_rows(env: Dataset) -> None:
+    """Raises: ConfigError E164 for rows whose hash is not that of `sha256`."""
+    for option, known in env.sha256.items():
+        found = content_hash(env.rows_of(env.test if option == "test" else env.train))
+        if found != known:
+            raise ConfigError(
+                "E164", f"the rows of {option} do not have the hash that env.sha256 states", where=env.path,
+                why=f"their SHA-256 is {found}",
+                fix="set env.revision to the commit that had these rows, or change env.sha256",
+            )  # fmt: skip
+
+
+def refuse_empty(env: Dataset, source: str, rows: Placed) -> None:
+    """Raises: ConfigError E153, with row numbers, if rows are empty in a required column."""
+    for name in filter(None, (env.prompt, env.answer, env.id)):
+        if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
+            columns = dict.fromkeys(column for _, row in rows for column in row)
+            raise ConfigError(
+                "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=source,
+                why=f"the columns of the data set are {', '.join(columns)}", fix="env.prompt=COLUMN env.answer=COLUMN",
+            )  # fmt: skip
+
+
+def questions(env: Dataset, source: str, rows: Placed) -> list[str]:
+    """The identity of the question of every row. Raises: ConfigError E153, with row numbers, for invalid prompts."""
+    found, problems = list[str](), list[tuple[int, ValueError]]()
+    for place, row in rows:
+        try:
+            found.append(identity(question(prompt_of(row[env.prompt]))))
+        except ValueError as error:
+            problems.append((place, error))
+    if problems:
+        place, why = problems[0]
+        raise ConfigError(
+            "E153", f"{len(problems)} of {len(rows)} prompts are not text or messages of text",
+            where=f"{source}, column {env.prompt!r}, {numbered([place for place, _ in problems])}",
+            why=f"row {place}: {why}", fix=PROMPTS,
+        )  # fmt: skip
+    return found
+
+
+def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
+    """Raises: ConfigError E153, with row numbers, if answers lack the marker `after`."""
+    for split, rows in parts.items():
+        texts = [(place, row[env.answer]) for place, row in rows if env.after and isinstance(row[env.answer], str)]
+        for problem, missing in (
+            (f"have no {env.after!r} in {env.answer!r}", [place for place, text in texts if env.after not in text]),
+            (
+                f"have nothing after {env.after!r} in {env.answer!r}",
+                [place for place, text in texts if not text.rpartition(env.after)[2].strip()],
+            ),
+        ):
+            if missing:
+                raise ConfigError(
+                    "E153", f"{numbered(missing)} of the {split} split {problem}", where=env.path,
+                    why="env.after marks the start of the reference answer", fix="correct these rows, or env.after=''",
+                )  # fmt: skip
+
+
+def refuse_overlap(env: Dataset, asked: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+    """Raises: ConfigError E151, with row numbers, if a question is in both splits.
+
+    Args: asked: by split, the identity of every question, with the index of its row.
+    """
+    train = dict(reversed(asked["train"]))
+    if both := [(train[name], place) for name, place in asked["test"] if name in train]:
+        shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
+        more = f", and {len(both) - 10} more" if len(both) > 10 else ""
+        raise ConfigError(
+            "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=shown + more,
+            fix="remove these rows from one split; a score on questions from training does not measure generalisation",
+        )  # fmt: skip
+
+
+def repeated(env: Dataset, split: str, rows: Placed) -> Iterator[str]:
+    """Sentences on questions that occur more than once in a split, with the numbers of the rows."""
+    asked: dict[str, Placed] = {}
+    for place, row in rows:
+        asked.setdefault(question(messages_of(row[env.prompt])), []).append((place, row))
+    several: dict[str, list[Placed]] = {"with different answers": [], "with the same answer": []}
+    for same in asked.values():
+        if len(same) > 1:
+            golds = {repr(env.gold(row, place)) for place, row in same}
+            several["with different answers" if len(golds) > 1 else "with the same answer"].append(same)
+    for what, found in several.items():
+        if found:
+            shown = "; ".join(" = ".join(str(place) for place, _ in same[:4]) for same in found[:5])
+            more = f", and {len(found) - 5} more" if len(found) > 5 else ""
+            yield f"The {split} split repeats {len(found)} question{'s' * (len(found) > 1)} {what}: rows {shown}{more}."
+
+
+def question(messages: Sequence[Message]) -> str:
+    """The words of a question, without case and spacing. Equal texts are the same question."""
+    return "\n".join(" ".join(message.content.casefold().split()) for message in messages)
+
+
+def numbered(places: Sequence[int]) -> str:
+    """Rows by their numbers."""
+    shown = ", ".join(map(str, places[:10])) + (f" and {len(places) - 10} more" if len(places) > 10 else "")
+    return f"row{'s' if len(places) > 1 else ''} {shown}"
