@@ -123,3 +123,15 @@ def browser(tmp_path_factory) -> Iterator[Browser]:
     found = Browser(program, tmp_path_factory.mktemp("profile"))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> Path:
+    """Three runs, of two objectives and two policies; one raised alarms."""
+    from viewer.used import used_run
+
+    folder = tmp_path_factory.mktemp("runs")
+    used_run(folder / "first", policy="tiny", objective="grpo", lr=1e-3, rate=0.5)
+    used_run(folder / "second", policy="tiny", objective="rloo", lr=1e-2, rate=0.9, alarms=2)
+    used_run(folder / "third", policy="models/big", objective="grpo", lr=1e-4, rate=0.7)
+    return folder

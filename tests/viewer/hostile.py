@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gnomon.store import Record, Run
+from gnomon.store.notes import Note, write_note
 
 __all__ = ["FORBIDDEN", "attacks", "hostile_run", "pages", "probe"]
 
@@ -52,9 +53,10 @@ HIDDEN = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u20
 PAIR = r"[\ud800-\udbff][\udc00-\udfff]"
 """Two surrogates, as JavaScript holds one sign beyond the first 65,536."""
 FORBIDDEN = (
-    "main :is(img, svg, style, script, iframe, object, audio, math, textarea, template, meta, base, link, object)"
+    "main :is(img, svg:not(td > .spark), style, script, iframe, object, audio, math, textarea:not(.editor > form *), "
+    "template, meta, base, link, object)"
 )
-"""No page has such an element where it shows a run."""
+"""No page has such an element where it shows a run, but its own sparklines and the field of its note."""
 
 
 def attacks(count: int) -> list[str]:
@@ -79,6 +81,7 @@ def hostile_run(folder: Path, count: int, long_lines: int = 1) -> None:
     recipe = '[env]\ntype = "<script>document.title=1</script>"\n\n[objective]\ntype = "<img src=x>"\n# <script>\n'
     genesis = {"config": {"<script>": {texts[0].replace("\ud800", "x"): texts[1]}}}
     with Run.create(folder, recipe=recipe, manifest={"tier": texts[0], "audit": receipt}, genesis=genesis) as run:
+        write_note(folder, Note.of("\n".join(texts), texts))
         run.append(list(records(texts, storable, "held_out")))
         run.append([*records(texts, storable, "rollout"), *long(long_lines), step(texts)])
         run.note("alarm", {"name": texts[3], "step": 0, "sentence": texts[4], "read": ["0:0:0", texts[5]]})
@@ -131,6 +134,7 @@ def pages(run: str, count: int, every: int = 1) -> Iterator[str]:
     """The addresses of all pages about a hostile run. Args: run: its name; every: show each so-manieth rollout."""
     at = f"/run/{quote(run)}/-/"
     yield from ("/", at, f"{at}audit", f"{at}step/0", f"{at}held-out/0", f"{at}task/0", f"{at}task/900")
+    yield from (f"{at}tasks", f"{at}doctor", f"/overlay?run={quote(run)}", f"/overlay?run={quote(run)}&by=tags")
     yield from (f"/compare?a={quote(run)}&b={quote(run)}", f"/compare/task?a={quote(run)}&b={quote(run)}&task=0")
     yield f"{at}rollout/0:900:0"
     for text in islice(attacks(count), 0, None, max(1, every * 8)):
@@ -140,7 +144,8 @@ def pages(run: str, count: int, every: int = 1) -> Iterator[str]:
     for number in range(0, count, every):
         kind = "held-out:" if number % 2 else ""
         place = f"{kind}0:{number // 8}"
-        yield f"{at}rollout/{place}:{number % 8}" + ("?channel=origin" if number % 3 else "")
+        shown = ("", "?channel=origin", "?as=markdown")[number // every % 3]
+        yield f"{at}rollout/{place}:{number % 8}{shown}"
         if number % 8 == 0:
             yield from (f"{at}group/{place}?with=3", f"{at}search?task={number // 8}")
 

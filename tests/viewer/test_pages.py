@@ -79,7 +79,7 @@ REWARDS = {
     "a": {"t1": [1.0, 0.0], "t2": [1.0, 1.0], "t3": [0.0, 0.0], "mine": [1.0, 1.0]},
     "b": {"t3": [1.0], "other": [0.0], "t2": [0.25], "t1": [0.0]},
 }
-DIFFERENCES = {"t1": 0.5, "t2": 0.75, "t3": -1.0}
+DIFFERENCES = {"t1": -0.5, "t2": -0.75, "t3": 1.0}
 
 
 def test_two_runs_are_paired_by_the_id_of_their_held_out_tasks(tmp_path):
@@ -93,7 +93,7 @@ def test_two_runs_are_paired_by_the_id_of_their_held_out_tasks(tmp_path):
         values = list(DIFFERENCES.values())
         half = 4.302652729749464 * stdev(values) / math.sqrt(3)
         mean = fmean(values)
-        assert f"mean reward, A − B {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]" in text
+        assert f"mean reward, B − A {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]" in text
         assert "tasks with more reward in A 2 in B 1 equal 0" in text
         assert "says nothing about the spread between seeds" in text
         assert "config.optim.lr 0.001 0.01" in text and "config.seed" not in text
@@ -102,7 +102,7 @@ def test_two_runs_are_paired_by_the_id_of_their_held_out_tasks(tmp_path):
         for sort, expected in (("a", ["t2", "t1", "t3"]), ("b", ["t3", "t1", "t2"]), ("task", ["t1", "t2", "t3"])):
             assert re.findall(r"question (t\d)", told(asked(viewer, f"/compare?a=a&b=b&sort={sort}")[2])) == expected
         first = told(asked(viewer, "/compare?a=a&b=b&a_step=0&b_step=0")[2])
-        assert "mean reward, A − B +0.0000 [+0.0000, +0.0000]" in first
+        assert "mean reward, B − A +0.0000 [+0.0000, +0.0000]" in first
         both = asked(viewer, "/compare/task?a=a&b=b&task=2")[2]
         assert "t3 pays 0.0 at 2" in told(both) and 'href="/run/b/-/group/held-out:2:0"' in both
         assert re.findall(r"<mark>(.*?)</mark>", both) == ["1.0"]
@@ -111,15 +111,12 @@ def test_two_runs_are_paired_by_the_id_of_their_held_out_tasks(tmp_path):
         assert asked(viewer, "/compare")[0] == asked(viewer, "/compare?a=a")[0] == 200
         charts = json.loads(asked(viewer, "/compare/curves?a=a&b=b")[2])["charts"]
         reward = next(chart for chart in charts if chart["title"] == "Reward")
-        assert [line["label"] for line in reward["series"]] == [
-            "reward · A",
-            "correct · A",
-            "reward · B",
-            "correct · B",
+        assert [(line["label"], line["place"]) for line in reward["series"]] == [("A", 0), ("B", 1)]
+        assert reward["x"] == [0, 1] and reward["series"][1]["values"] == [0.5, 0.5]
+        held_out = charts[0]["series"]
+        assert [(line["label"], line["low"], line["high"]) for line in held_out] == [
+            (name, [0.25, 0.25], [0.75, 0.75]) for name in "AB"
         ]
-        assert reward["x"] == [0, 1] and reward["series"][2]["values"] == [0.5, 0.5]
-        shown = [(line["place"], line["dashed"]) for line in reward["series"]]
-        assert shown == [(0, False), (1, False), (0, True), (1, True)]
 
 
 def test_runs_without_a_common_task_or_an_evaluation_are_not_paired(tmp_path):
@@ -316,7 +313,7 @@ def test_runs_without_verdicts_have_no_difference_of_pass_at_1(tmp_path):
     measured_run(tmp_path / "b", rewards, lr=0.1, status="unjudged")
     with served(tmp_path) as viewer:
         text = told(asked(viewer, "/compare?a=a&b=b")[2])
-    assert "mean reward, A − B" in text and "pass@1, A − B" not in text
+    assert "mean reward, B − A" in text and "pass@1, B − A" not in text
     assert "1 of 1 – question t1" in text
 
 
@@ -324,16 +321,16 @@ def test_the_held_out_curve_has_its_interval_and_the_locked_baseline(written, br
     measured_run(tmp_path / "a", REWARDS["a"], lr=0.1)
     with served(tmp_path) as viewer:
         chart = json.loads(asked(viewer, "/run/a/-/curves")[2])["charts"][0]
-        assert {line["label"]: line.get("beside") for line in chart["series"]} == {
-            "pass@1": None, "low": "interval", "high": "interval", "baseline": "baseline"
-        }  # fmt: skip
-        assert chart["series"][3]["values"] == [0.5, 0.5]
+        rate, baseline = chart["series"]
+        assert rate["low"] == [0.25, 0.25] and rate["high"] == [0.75, 0.75] and rate["values"] == [0.5, 0.5]
+        assert baseline["values"] == [0.5, 0.5] and baseline["dashed"]
         page = asked(viewer, "/run/a/-/held-out/0")[2]
         assert "<dt>pass@1</dt><dd>0.500 <span" in page and "<dt>tokens per rollout</dt>" in page
         browser.open(f"http://127.0.0.1:{viewer.port}/run/a/-/?token={viewer.token}")
         browser.wait("document.getElementById('charts').dataset.drawn")
-        legend = browser.value("document.querySelector('.u-legend').textContent")
-        assert legend.startswith("step2pass@10.5low"), legend  # The last values, while no point is under the cursor.
+        # The last values, while no point is under the cursor; no row for the edges of the band.
+        legend = browser.value("document.querySelector('.u-legend').innerText")
+        assert legend == "step2pass@10.5 [0.25, 0.75]baseline0.5"
         drawn = "document.querySelector('canvas').toDataURL()"
         pictures = []
         for scheme in ("light", "dark"):

@@ -117,7 +117,8 @@ def test_only_a_browser_of_this_machine_with_the_token_is_answered(written):
         assert asked(viewer, "/", Origin="http://evil.example")[0] == 403
         assert asked(viewer, "/", Origin=f"http://{own}")[0] == 200
         assert asked(viewer, "/", Sec_Fetch_Site="cross-site")[0] == 403
-        assert asked(viewer, "/", method="POST")[0] == 405
+        assert asked(viewer, "/", method="POST", Origin=f"http://{own}")[0] == 405
+        assert asked(viewer, "/", method="PUT", Origin=f"http://{own}")[0] == 405
         assert asked(viewer, "/static/../app.py")[0] == 404
         for page in (*PAGES, "/static/viewer.js", "/run/nothing/-/"):
             headers = asked(viewer, page)[1]

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from gnomon.errors import ConfigError
+from gnomon.launch.reasons import verdict_reason
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Attempt, Record, RunReader
 from gnomon.store.layout import is_rollout
@@ -362,7 +363,8 @@ def asked_at(reader: RunReader, place: Address) -> Mapping[str, Any]:
 def rollout_text(facts: Mapping[str, Any]) -> str:
     """A rollout as text: prompt, completions, observations, verdict."""
     parts = "  ".join(f"{one_line(p['name'])} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
-    detail = f"   {printable(facts['detail'])}" if facts["detail"] else ""
+    why = verdict_reason(facts, facts["asked"])
+    detail = f"   {printable(why)}" if why else ""
     credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
     return "\n".join(
         [

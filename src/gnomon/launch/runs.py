@@ -11,6 +11,7 @@ from typing import Any
 from gnomon.errors import GnomonError
 from gnomon.store import RunReader
 from gnomon.store.layout import JOURNAL
+from gnomon.store.notes import note_of
 
 __all__ = ["glance", "pass_at_1", "run_folders"]
 
@@ -50,10 +51,13 @@ def glance(name: str, folder: Path) -> dict[str, Any]:
         with RunReader(folder) as reader:
             recipe = tomllib.loads(reader.recipe)
             baseline, held_out = reader.baseline, reader.held_out
+            note = note_of(folder)
             return {
                 "name": name,
                 "env": f"imported from {reader.imported}" if reader.imported else recipe.get("env", {}).get("type", ""),
                 "objective": recipe.get("objective", {}).get("type", ""),
+                "policy": recipe.get("policy", {}).get("path", ""),
+                "lr": recipe.get("optim", {}).get("lr"),
                 "status": reader.status.value,
                 "steps": reader.steps,
                 "budget": recipe.get("budget", {}).get("steps"),
@@ -61,6 +65,9 @@ def glance(name: str, folder: Path) -> dict[str, Any]:
                 "held_out": pass_at_1(held_out),
                 "alarms": len(reader.alarms()),
                 "fingerprint": reader.fingerprint,
+                "at": reader.written,
+                "note": note.text,
+                "tags": list(note.tags),
             }
     except (GnomonError, tomllib.TOMLDecodeError) as error:
         return {"name": name, "error": str(error).splitlines()[0]}

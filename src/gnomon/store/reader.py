@@ -191,6 +191,12 @@ class RunReader:
         lower, upper = ([at for at in steps if at is not None] for steps in found)
         return max(lower, default=None), min(upper, default=None)
 
+    def spread(self, kind: str, count: int) -> list[Record]:
+        """At most so many of the records of a kind, evenly spread from the first to the last."""
+        places = [row[0] for row in self._query("SELECT seq FROM records WHERE kind = ? ORDER BY seq", kind)]
+        cells = min(count, len(places))
+        return [self.record(places[(len(places) - 1) * cell // max(1, cells - 1)]) for cell in range(cells)]
+
     def steps_with(self, kinds: Collection[str]) -> list[int]:
         """The steps that have a record of one of these kinds, in order."""
         query = "SELECT DISTINCT step FROM records WHERE kind = ?"
@@ -290,6 +296,12 @@ class RunReader:
 
     def __rich__(self) -> Table:
         return self.card().rich()
+
+    @property
+    def written(self) -> float | None:
+        """When the last step ended, in Unix seconds; None before there is one."""
+        found: float | None = self._query("SELECT max(at) FROM timings")[0][0]
+        return found
 
     def timings(self) -> list[dict[str, Any]]:
         """Timings of the steps: `step`, `at` (Unix seconds) and the measured durations."""

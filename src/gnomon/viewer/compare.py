@@ -1,8 +1,8 @@
-"""Two runs side by side: settings that differ, curves overlaid, and their rewards paired by held-out task."""
+"""Two runs side by side: settings that differ, and their rewards paired by held-out task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from gnomon.types import Status
 from gnomon.viewer.facts import MEASURED
 from gnomon.viewer.group import columns
 
-__all__ = ["SORTED", "comparison", "overlaid", "task_of_both"]
+__all__ = ["SORTED", "comparison", "task_of_both"]
 
 EXCERPT = 120
 """Characters of a question that the table shows."""
@@ -43,19 +43,19 @@ class Pair:
 
     @property
     def reward(self) -> float:
-        """Mean reward in `a` less that in `b`."""
-        return fmean(self.a.rewards) - fmean(self.b.rewards)
+        """Mean reward in `b` less that in `a`."""
+        return fmean(self.b.rewards) - fmean(self.a.rewards)
 
     @property
     def correct(self) -> float | None:
-        """Fraction of right rollouts in `a` less that in `b`; None where one has no verdicts."""
-        return fmean(self.a.correct) - fmean(self.b.correct) if self.a.correct and self.b.correct else None
+        """Fraction of right rollouts in `b` less that in `a`; None where one has no verdicts."""
+        return fmean(self.b.correct) - fmean(self.a.correct) if self.a.correct and self.b.correct else None
 
 
 SORTED = {
     "apart": lambda pair: (-abs(pair.reward), pair.a.task),
-    "a": lambda pair: (-pair.reward, pair.a.task),
-    "b": lambda pair: (pair.reward, pair.a.task),
+    "a": lambda pair: (pair.reward, pair.a.task),
+    "b": lambda pair: (-pair.reward, pair.a.task),
     "task": lambda pair: (pair.a.task,),
 }
 """Orders of the table: the largest differences first, those in favour of either run, or by index."""
@@ -76,7 +76,7 @@ def comparison(a: RunReader, b: RunReader, steps: tuple[int | None, int | None],
         "pairs": sorted(pairs, key=SORTED[order]),
         "reward": interval([pair.reward for pair in pairs]),
         "correct": interval([pair.correct for pair in pairs if pair.correct is not None]),
-        "better": (sum(pair.reward > 0 for pair in pairs), sum(pair.reward < 0 for pair in pairs)),
+        "better": (sum(pair.reward < 0 for pair in pairs), sum(pair.reward > 0 for pair in pairs)),
         "settings": unequal(a.genesis, b.genesis),
     }
 
@@ -111,27 +111,6 @@ def measured(reader: RunReader, step: int | None) -> dict[str, Measured]:
     }
 
 
-def overlaid(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> dict[str, Any]:
-    """The curves of two runs (`charts`) in the same charts, each series under its label and the name of its run."""
-    found = [{chart["title"]: chart for chart in drawn["charts"]} for drawn in (a, b)]
-    titles = [*found[0], *(title for title in found[1] if title not in found[0])]
-    return {"charts": [together(title, [run.get(title) for run in found], names) for title in titles], "alarms": []}
-
-
-def together(title: str, parts: Sequence[Mapping[str, Any] | None], names: Sequence[str]) -> dict[str, Any]:
-    """One chart of both runs over the steps of both. A metric has one colour; the second run is dashed."""
-    steps = sorted({step for part in parts if part for step in part["x"]})
-    series = []
-    for part, name in zip(parts, names, strict=True):
-        own = [line for line in part["series"] if "beside" not in line] if part else []
-        for place, line in enumerate(own):
-            values = dict(zip(part["x"] if part else (), line["values"], strict=True))
-            drawn = {"place": place, "dashed": name != names[0], "values": [values.get(step) for step in steps]}
-            series.append({**line, "label": f"{line['label']} · {name}", **drawn})
-    notes = {part["note"] for part in parts if part and "note" in part}
-    return {"title": title, "note": " ".join(sorted(notes)), "x": steps, "series": series, "page": ""}
-
-
 def task_of_both(
     a: RunReader, b: RunReader, steps: tuple[int | None, int | None], task: int | None
 ) -> dict[str, Any] | None:
@@ -151,6 +130,6 @@ def task_of_both(
     )
     base = found[0][0]
     return {
-        "question": question(asked),
-        "runs": [(place, columns(records, base)) for place, records in zip(places, found, strict=True)],
+        "asked": asked,
+        "runs": [(place, columns(records, base, asked)) for place, records in zip(places, found, strict=True)],
     }

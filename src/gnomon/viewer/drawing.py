@@ -9,16 +9,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-__all__ = ["drawn"]
+__all__ = ["drawn", "spark"]
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 420.0, 190.0, 62.0, 26.0
-COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e", "#9a6700", "#0e7490", "#57606a")
+COLOURS = 8
 
 
 def drawn(chart: dict[str, Any]) -> Markup:
-    """One chart of `facts.charts`: a line per series, with axes and a legend. A series of nothing is left out."""
+    """One chart of `curves.charts`: a line per series with its band, axes and a legend. A series of nothing is left
+    out. The page gives the classes `c0`, `b0` and `t0` of lines, bands and labels their colours."""
     lines = [line for line in chart["series"] if any(value is not None for value in line["values"])]
-    values = [value for line in lines for value in line["values"] if value is not None]
+    edges = [edge for line in lines for edge in (line["values"], line.get("low", ()), line.get("high", ()))]
+    values = [value for edge in edges for value in edge if value is not None]
     if not values:
         return Markup("")
     low, high = min(values), max(values)
@@ -30,14 +32,18 @@ def drawn(chart: dict[str, Any]) -> Markup:
         return across, 8 + (high - y) / (high - low) * (HEIGHT - BOTTOM - 8)
 
     parts = [axes(low, high, first, last, at)]
-    for number, line in enumerate(lines):
-        parts.append(path(chart["x"], line["values"], at, colour(number, line), dashed="beside" in line))
+    places = [line.get("place", number) % COLOURS for number, line in enumerate(lines)]
+    for place, line in zip(places, lines, strict=True):
+        if "low" in line:
+            parts.append(band(chart["x"], line, at, place))
+        parts.append(path(chart["x"], line["values"], at, place, dashed=line.get("dashed", False)))
     legend = "".join(
-        f'<tspan fill="{colour(number, line)}" dx="8">{escape(line["label"])}</tspan>'
-        for number, line in enumerate(lines)
+        f'<tspan class="t{place}" dx="8">{escape(line["label"])}</tspan>'
+        for place, line in zip(places, lines, strict=True)
     )
     parts.append(f'<text x="{LEFT}" y="{HEIGHT + 14}">{legend}</text>')
-    title = escape(f"{chart['title']}: from {values[0]:.4g} to {values[-1]:.4g}")
+    own = [value for value in lines[0]["values"] if value is not None]
+    title = escape(f"{chart['title']}: from {own[0]:.4g} to {own[-1]:.4g}")
     box = f'viewBox="0 0 {WIDTH:g} {HEIGHT + 20:g}" role="img" aria-label="{title}"'
     return Markup(f"<svg {box}>{''.join(parts)}</svg>")
 
@@ -48,28 +54,52 @@ def axes(low: float, high: float, first: float, last: float, at: Any) -> str:
     for value in (low, (low + high) / 2, high):
         _, y = at(first, value)
         found.append(f'<line x1="{LEFT}" x2="{WIDTH - 8}" y1="{y:.1f}" y2="{y:.1f}" stroke="#8885"/>')
-        found.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>')
+        found.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{figure(value)}</text>')
     for step, anchor in ((first, "start"), (last, "end")):
         x, _ = at(step, low)
         found.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">step {step:g}</text>')
     return "".join(found)
 
 
-def colour(number: int, line: dict[str, Any]) -> str:
-    """Of a series by its place; an interval has the colour of what it belongs to, the first series."""
-    place = {"interval": 0, "baseline": -1}.get(line.get("beside", ""), number)
-    return COLOURS[place % len(COLOURS)]
+def figure(value: float) -> str:
+    """Three digits, and all those before the point."""
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
-def path(steps: Sequence[float], values: Sequence[float | None], at: Any, colour: str, dashed: bool) -> str:
+def band(steps: Sequence[float], line: dict[str, Any], at: Any, place: int) -> str:
+    """The area between the edges of a series, where it has both."""
+    rows = zip(steps, line["low"], line["high"], strict=True)
+    known = [(step, low, high) for step, low, high in rows if low is not None and high is not None]
+    corners = [at(step, high) for step, _, high in known] + [at(step, low) for step, low, _ in reversed(known)]
+    return f'<polygon class="b{place}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}"/>'
+
+
+def path(steps: Sequence[float], values: Sequence[float | None], at: Any, place: int, dashed: bool) -> str:
     """The line through the values that there are; a missing one interrupts it, and a single one is a point."""
     found = []
     for present, run in groupby(zip(steps, values, strict=True), key=lambda point: point[1] is not None):
         if present:
             points = [at(step, value) for step, value in run]
-            found.append(" ".join(f"{'L' if place else 'M'}{x:.1f} {y:.1f}" for place, (x, y) in enumerate(points)))
+            found.append(" ".join(f"{'L' if number else 'M'}{x:.1f} {y:.1f}" for number, (x, y) in enumerate(points)))
             if len(points) == 1:
                 found.append("h0")
     width = 3 if "h0" in found else 1.5
     style = ' stroke-dasharray="4 3"' if dashed else ' stroke-linecap="round"'
-    return f'<path d="{" ".join(found)}" fill="none" stroke="{colour}" stroke-width="{width}"{style}/>'
+    return f'<path class="c{place}" d="{" ".join(found)}" fill="none" stroke-width="{width}"{style}/>'
+
+
+def spark(values: Sequence[float], name: str) -> Markup:
+    """A curve without axes, for a line of a table; empty for fewer than two values."""
+    if len(values) < 2:
+        return Markup("")
+    low, high = min(values), max(values)
+    scale = 16 / (high - low) if high > low else 0.0
+    points = " ".join(
+        f"{2 + 92 * place / (len(values) - 1):.1f},{18 - (value - low) * scale:.1f}"
+        for place, value in enumerate(values)
+    )
+    title = escape(f"{name} from {values[0]:.3g} to {values[-1]:.3g}")
+    return Markup(
+        f'<svg class="spark" viewBox="0 0 96 20" role="img" aria-label="{title}"><title>{title}</title>'
+        f'<polyline points="{points}"/></svg>'
+    )

@@ -5,35 +5,38 @@ from __future__ import annotations
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from gnomon.config import leaves
 from gnomon.config.sections import DEFAULTS
-from gnomon.launch.read import Address, asked_at, breakdown, question
+from gnomon.launch.read import Address, asked_at, breakdown
+from gnomon.launch.reasons import verdict_reason
 from gnomon.launch.runs import pass_at_1
-from gnomon.metrics import EVALUATION, METRICS, current, meaning
+from gnomon.metrics import current, meaning
 from gnomon.monitoring.alarms import ADVICE
+from gnomon.predictions.text import shown
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import of_set, set_of
-from gnomon.terminal import printable
+from gnomon.store.notes import note_of
 from gnomon.viewer.history import Steps
-from gnomon.viewer.pages import page_of
 
-__all__ = ["MEASURED", "charts", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
+__all__ = ["MEASURED", "Wanted", "group_rows", "overview", "settings_of", "step_facts", "task_facts"]
 
 EXCERPT = 160
 """Characters of a reply that a list shows."""
-POINTS = 1000
-"""Points of a curve."""
 MOST = 256
 """Rollouts on the page of a task."""
 ENDS = 3
 """Rollouts with the highest rewards, and as many with the lowest, on the page of a run."""
-BESIDE = {"low": "interval", "high": "interval", "baseline": "baseline"}
-"""Series that are drawn dashed, beside the measured one: what each is."""
+GROUPS = 100
+"""Groups on the page of a step."""
+KINDS = ("mixed", "all wrong", "all right")
+"""Of groups, in the order of a page: a group whose rewards differ teaches something."""
 MEASURED = ("baseline", "evaluation")
 """Kinds of the records of a measurement on held-out tasks."""
 SHOWN = {
@@ -45,24 +48,11 @@ SHOWN = {
     "groups all wrong": "all_wrong",
 }
 """Numbers on the page of a step, by their labels."""
-CHARTS = (
-    ("Reward", ("reward", "correct")),
-    ("Length in tokens", ("length",)),
-    ("Groups all right or all wrong", ("all_right", "all_wrong")),
-    ("Truncated and failed", ("truncated", "failed")),
-    ("Entropy in nats", ("entropy",)),
-    ("Gradient norm", ("grad_norm",)),
-    ("Drift from the start of the step in nats", ("drift",)),
-    ("Clipped tokens", ("clipped",)),
-    ("Largest sampler-learner difference", ("logp_mismatch",)),
-    ("Learning rate", ("lr",)),
-)
-"""Title of each chart, and the metrics that it draws."""
 
 
-def objective_of(recipe: str) -> str:
-    """The name of the objective of a recipe."""
-    return str(tomllib.loads(recipe).get("objective", {}).get("type", DEFAULTS["objective"]["type"]))
+def settings_of(reader: RunReader) -> dict[str, Any]:
+    """Every setting of a run by its full key; those of its recipe, and the defaults."""
+    return {**leaves(DEFAULTS), **leaves(tomllib.loads(reader.recipe))}
 
 
 def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
@@ -93,77 +83,38 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "rollouts": extreme_rows(reader, steps[-1][0]) if steps else [],
         "imported": reader.imported,
         "rule": reader.genesis.get("imported", {}).get("correct", ""),
-        "objective": objective_of(reader.recipe),
+        "settings": settings_of(reader),
+        "note": note_of(reader.folder),
+        "prediction": shown(reader)[0],
     }
 
 
-def charts(reader: RunReader, steps: Steps) -> dict[str, Any]:
-    """Every curve of a run: steps on the x axis, and per chart its series; the held-out series has its own steps."""
-    metrics, numbers = [found for _, found in steps], [step for step, _ in steps]
-    held_out = [chart for name in ("", *reader.sets) for chart in measured(reader.evaluations(name), name)]
-    alarms = [{"step": alarm["step"], "name": printable(alarm["name"])} for alarm in reader.alarms()]
-    drawn = [
-        {"title": title, "x": numbers, "series": [series(name, metrics) for name in names], "page": "step"}
-        for title, names in CHARTS
-        if any(name in step for step in metrics for name in names)
-    ]
-    parts = sorted(name for name in set().union(*metrics) if name.startswith("part/"))
-    if parts:
-        found = [series(name, metrics) for name in parts]
-        drawn.append({"title": "Parts of the reward", "x": numbers, "series": found, "page": "step"})
-    return {"charts": [*held_out, *map(thinned, drawn)], "alarms": alarms}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which rollouts of a step are shown; empty for all."""
+
+    status: str = ""
+    text: str = ""
+    """In the reply, in upper or lower case."""
+    low: float | None = None
+    """The least reward."""
+    high: float | None = None
+
+    def __bool__(self) -> bool:
+        return self != Wanted()
+
+    def admits(self, record: Record) -> bool:
+        body, reward = record.body, record.body["reward"]
+        limits = ((self.low, 1), (self.high, -1))
+        return (
+            self.status in ("", body["status"])
+            and self.text.lower() in body["reply"].lower()
+            and all(limit is None or (reward is not None and sign * (reward - limit) >= 0) for limit, sign in limits)
+        )
 
 
-def thinned(chart: dict[str, Any]) -> dict[str, Any]:
-    """The chart with at most about `POINTS` points: of every few steps the lowest and the highest value of each series,
-    in the order in which they stand."""
-    steps = chart["x"]
-    if len(steps) <= POINTS:
-        return chart
-    size = math.ceil(2 * len(steps) / POINTS)
-    starts = range(0, len(steps), size)
-    places = [place for start in starts for place in (start, min(start + size // 2, len(steps) - 1))]
-
-    def extremes(values: Sequence[float | None]) -> Iterator[float | None]:
-        for start in starts:
-            found = [value for value in values[start : start + size] if value is not None]
-            if not found:
-                yield from (None, None)
-                continue
-            low, high = min(found), max(found)
-            yield from (low, high) if found.index(low) < found.index(high) else (high, low)
-
-    series = [{**line, "values": list(extremes(line["values"]))} for line in chart["series"]]
-    note = f"The lowest and the highest value of every {size} steps."
-    return {**chart, "note": note, "x": [steps[place] for place in places], "series": series}
-
-
-def series(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    return {"label": printable(name), "values": [step.get(name) for step in metrics], "meaning": METRICS.get(name, "")}
-
-
-def measured(records: Sequence[Record], name: str = "") -> list[dict[str, Any]]:
-    """The chart of the held-out pass rate, with its interval; none for a run that was not measured.
-
-    Args: name: of the evaluation set; empty for the main evaluation.
-    """
-    points = [(record.step or 0, found) for record in records if (found := pass_at_1(record.body))]
-    if not points:
-        return []
-    lines = [
-        {"label": label, "values": [found[key] for _, found in points], "meaning": EVALUATION["pass_at"]}
-        for label, key in (("pass@1", "value"), ("low", "low"), ("high", "high"))
-    ]
-    if records[0].kind.partition(".")[0] == "baseline":
-        values = [points[0][1]["value"]] * len(points)
-        lines.append({"label": "baseline", "values": values, "meaning": "pass@1 before training"})
-    lines = [{**line, "beside": BESIDE[line["label"]]} if line["label"] in BESIDE else line for line in lines]
-    title = f"Held-out pass@1, set {name}" if name else "Held-out pass@1"
-    return [{"title": title, "x": [step for step, _ in points], "series": lines, "page": of_set("held-out", name)}]
-
-
-def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> dict[str, Any]:
-    """The groups of a step. Args: status and text: only rollouts with this status and this text; empty for all.
+def step_facts(folder: Path, kind: str, step: int, wanted: Wanted, begin: int = 0) -> dict[str, Any]:
+    """The groups of a step, those that teach something first. Args: begin: groups that an earlier page showed.
 
     Raises: RunError E409 when the step has no rollouts.
     """
@@ -175,26 +126,44 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
         ends = ("step",) if kind == "rollout" else tuple(of_set(end, set_of(kind)) for end in MEASURED)
         previous, following = reader.steps_near(step, ends)
         end = next((record.body for each in ends for record in reader.records(each, step)), {})
-    statuses: dict[str, int] = {}
-    for record in records:
-        statuses[record.body["status"]] = statuses.get(record.body["status"], 0) + 1
-    wanted = [r for r in records if status in ("", r.body["status"]) and text.lower() in r.body["reply"].lower()]
+    whole = {task: list(found) for task, found in groupby(records, attrgetter("task"))}
+    chosen = {task: rows for task, found in whole.items() if (rows := [r for r in found if wanted.admits(r)])}
+    kinds = Counter(kind_of_group(found) for found in whole.values())
+    order = sorted(chosen, key=lambda task: (KINDS.index(kind_of_group(whole[task])), task))
     return {
         "step": step,
         "kind": kind,
         "set": set_of(kind),
-        "statuses": statuses,
+        "statuses": Counter(record.body["status"] for record in records),
         "count": len(records),
-        "shown": len(wanted),
+        "shown": sum(map(len, chosen.values())),
+        "kinds": {kind: count for kind in KINDS if (count := kinds[kind])},
         "numbers": numbers(end),
         "pass_at_1": pass_at_1(end) if "pass_at" in end else None,
         "previous": previous,
         "next": following,
+        "begin": begin,
+        "following": begin + GROUPS if begin + GROUPS < len(order) else None,
         "groups": [
-            {"task": task, "question": question(tasks[task]), "id": tasks[task]["id"], "rows": group_rows(list(found))}
-            for task, found in groupby(wanted, attrgetter("task"))
+            {
+                "task": task,
+                "asked": tasks[task],
+                "kind": kind_of_group(whole[task]),
+                "squares": [record.body["status"] for record in whole[task]],
+                "right": group_rows(whole[task]),
+                "rows": group_rows(chosen[task], tasks[task]),
+            }
+            for task in order[begin : begin + GROUPS]
         ],
     }
+
+
+def kind_of_group(records: Sequence[Record]) -> str:
+    """One of `KINDS`, by the rewards of a group of rollouts."""
+    if len({record.body["reward"] for record in records}) > 1:
+        return "mixed"
+    right = {record.body["status"] == "correct" for record in records}
+    return "all right" if right == {True} else "all wrong" if right == {False} else "mixed"
 
 
 def numbers(end: Mapping[str, Any]) -> list[tuple[str, float | None]]:
@@ -203,8 +172,8 @@ def numbers(end: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     return [(label, found[name]) for label, name in SHOWN.items() if name in found]
 
 
-def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Rollouts as rows of a list, with the beginning of each reply."""
+def group_rows(records: Sequence[Record], asked: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Rollouts as rows of a list, with the beginning of each reply. Args: asked: to say why a reply is wrong."""
     return [
         {
             "step": record.step,
@@ -214,6 +183,7 @@ def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
             "status": record.body["status"],
             "tokens": record.body["tokens"],
             "advantage": record.body.get("advantage"),
+            "why": "" if asked is None else verdict_reason(record.body, asked)[:EXCERPT],
             "excerpt": record.body["reply"][:EXCERPT],
             "longer": len(record.body["reply"]) > EXCERPT,
         }
@@ -228,7 +198,9 @@ def extreme_rows(reader: RunReader, step: int) -> list[dict[str, Any]]:
     worst = {row.task: row for row in rows}
     high = sorted(best.values(), key=rows.index)[:ENDS]
     low = [row for row in sorted(worst.values(), key=rows.index)[-ENDS:] if row not in high]
-    return group_rows([reader.record(row.seq) for row in (*high, *low)])
+    records = [reader.record(row.seq) for row in (*high, *low)]
+    asked = {record.task: asked_at(reader, Address("rollout", step, record.task)) for record in records}
+    return [row for record in records for row in group_rows([record], asked[record.task])]
 
 
 def task_facts(folder: Path, kind: str, task: int, before: int | None = None) -> dict[str, Any]:
@@ -248,11 +220,10 @@ def task_facts(folder: Path, kind: str, task: int, before: int | None = None) ->
         "task": task,
         "kind": kind,
         "set": set_of(kind),
-        "id": asked["id"],
-        "question": question(asked),
+        "asked": asked,
         "sampled": len({row.step for row in rows}),
         "earlier": steps[-1] if len(steps) < len(sizes) else None,
-        "steps": [{"step": step, "rows": group_rows(records)} for step, records in found.items()],
+        "steps": [{"step": step, "rows": group_rows(records, asked)} for step, records in found.items()],
     }
 
 
@@ -261,18 +232,3 @@ def newest(sizes: Mapping[int, int], most: int) -> list[int]:
     order = sorted(sizes, reverse=True)
     totals = accumulate(sizes[step] for step in order)
     return [step for place, (step, total) in enumerate(zip(order, totals, strict=True)) if place == 0 or total <= most]
-
-
-def task_charts(folder: Path, kind: str, task: int) -> dict[str, Any]:
-    """How often one task was solved in each step that sampled it, and its mean reward."""
-    with RunReader(folder) as reader:
-        rows = reader.rollout_rows(task=task, kind=kind)
-    groups = [(step or 0, list(found)) for step, found in groupby(rows, attrgetter("step"))]
-    right = [sum(row.status == "correct" for row in found) / len(found) for _, found in groups]
-    reward = [sum(row.reward or 0.0 for row in found) / len(found) for _, found in groups]
-    lines = [{"label": "correct", "values": right}, {"label": "reward", "values": reward}]
-    title, page = "This task in each step that sampled it", f"../{page_of(kind)}"
-    return {
-        "charts": [{"title": title, "x": [step for step, _ in groups], "series": lines, "page": page}],
-        "alarms": [],
-    }

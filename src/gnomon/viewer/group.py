@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnomon.launch.read import Address, asked_at, held, question
+from gnomon.launch.read import Address, asked_at, held
+from gnomon.launch.reasons import advantage_reason, verdict_reason
 from gnomon.store import Record, RunReader
 
 __all__ = ["columns", "group_facts"]
@@ -31,15 +32,15 @@ def group_facts(reader: RunReader, place: Address, base: int | None) -> dict[str
     chosen = next((record for record in records if record.sample == base), records[0])
     rewards = [float(record.body["reward"]) for record in records if record.body["reward"] is not None]
     return {
-        "id": asked["id"],
-        "question": question(asked),
+        "asked": asked,
         "base": chosen.sample,
         "mean": sum(rewards) / len(rewards) if rewards else None,
-        "columns": columns(records, chosen),
+        "advantage": advantage_reason(chosen.body, rewards, held_out=place.kind != "rollout"),
+        "columns": columns(records, chosen, asked),
     }
 
 
-def columns(records: Sequence[Record], base: Record) -> list[dict[str, Any]]:
+def columns(records: Sequence[Record], base: Record, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One per rollout: its numbers, and its reply cut where it first differs from the reply of `base`."""
     return [
         {
@@ -47,6 +48,7 @@ def columns(records: Sequence[Record], base: Record) -> list[dict[str, Any]]:
             "is_base": record is base,
             "player": record.body.get("player", record.body.get("seat", 0)),
             "advantage": record.body.get("advantage"),
+            "why": verdict_reason(record.body, asked),
             **{name: record.body[name] for name in ("reward", "status", "tokens", "finish")},
             **parted(record.body["reply"], record.body["reply"] if record is base else base.body["reply"]),
         }

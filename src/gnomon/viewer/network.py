@@ -19,14 +19,15 @@ POLICY = (
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # With no referrer at all, a form would be sent without its origin too.
     "Cache-Control": "no-store",
 }
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
 class Guard:
-    """Lets a request through if it is a GET to this host and port, from no other site, with the token.
+    """Lets a request through if it is to this host and port, from no other site, with the token. What writes must come
+    from a page of this server.
 
     The token comes once in the address (`?token=`) and from then on in a cookie that scripts and other sites cannot
     use. Every answer carries the headers that forbid scripts, styles and frames from elsewhere.
@@ -60,8 +61,10 @@ class Guard:
             return PlainTextResponse("Requests from other sites are refused.", 403)
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return PlainTextResponse("Requests from other sites are refused.", 403)
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("This server only shows runs.", 405)
+        if scope["method"] == "POST" and not origin:
+            return PlainTextResponse("A note is written from a page of this server only.", 403)
         return None
 
     def entrance(self, scope: Scope) -> Response | None:

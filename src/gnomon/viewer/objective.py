@@ -42,4 +42,7 @@ def objective_chart(name: str) -> dict[str, Any]:
         {"label": "w(p)/w(1/2)", "values": found["relative"], "place": 0},
     ]
     title = "Weight of a task by its success rate p"
-    return {"charts": [{"title": title, "axis": "p", "x": found["p"], "series": lines, "page": ""}], "alarms": []}
+    return {
+        "charts": [{"title": title, "axis": "p", "x": found["p"], "series": lines, "page": "", "smooth": False}],
+        "alarms": [],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -27,6 +28,11 @@ def number(value: float | None) -> str:
 
 def rate(value: float) -> str:
     return f"{value:.3f}"
+
+
+def day(at: float | None) -> str:
+    """A moment as a date and a time of day, where this machine is."""
+    return "–" if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
 
 
 def counted(count: int, noun: str) -> str:
@@ -60,5 +66,5 @@ def prefix_of(kind: str) -> str:
 TEMPLATES = Environment(
     loader=PackageLoader("gnomon.viewer"), autoescape=True, undefined=StrictUndefined, finalize=visible
 )
-TEMPLATES.filters |= {"number": number, "rate": rate, "counted": counted, "right": right}
+TEMPLATES.filters |= {"number": number, "rate": rate, "counted": counted, "right": right, "day": day}
 TEMPLATES.filters |= {"page_of": page_of, "task_page_of": task_page_of, "prefix_of": prefix_of}

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import leaves
-from gnomon.config.sections import DEFAULTS
 from gnomon.keys import Key
 from gnomon.launch.read import Address, asked_at, question
-from gnomon.predictions.text import shown
+from gnomon.launch.reasons import verdict_reason
 from gnomon.store import RunReader
+from gnomon.viewer.curves import charts
 from gnomon.viewer.drawing import drawn
-from gnomon.viewer.facts import charts, overview
+from gnomon.viewer.facts import overview, settings_of
 from gnomon.viewer.history import History
 from gnomon.viewer.pages import TEMPLATES
 
 __all__ = ["report"]
 
 ROLLOUTS = 20
+COLOURS = (
+    ("#0969da", "#58a6ff"), ("#bc4c00", "#f0883e"), ("#1a7f37", "#3fb950"), ("#8250df", "#bc8cff"),
+    ("#cf222e", "#ff7b72"), ("#9a6700", "#d29922"), ("#0e7490", "#39c5cf"), ("#57606a", "#9198a1"),
+)  # fmt: skip
+"""Of lines on a light page and on a dark one, as in viewer.css."""
 LONGEST = 4000
 """Characters of a text in the report."""
 
@@ -39,18 +42,17 @@ def report(folder: Path) -> str:
         facts = {
             "manifest": reader.manifest,
             "rollouts": {kind: drawn_rollouts(reader, kind) for kind in ("held_out", "rollout")},
-            "prediction": shown(reader)[0],
             "trained": trained(reader),
             "tokens": sum(row.tokens or 0 for row in reader.rollout_rows()),
         }
-    return TEMPLATES.get_template("report.html").render(run=run, charts=curves, count=ROLLOUTS, **facts)
+    return TEMPLATES.get_template("report.html").render(run=run, charts=curves, colours=COLOURS, **facts)
 
 
 def trained(reader: RunReader) -> str:
     """What the run is of: objective, environment, policy and batch; of an imported one its log."""
     if reader.imported:
         return f"rollouts of another trainer, imported from {reader.imported}"
-    settings = {**leaves(DEFAULTS), **leaves(tomllib.loads(reader.recipe))}
+    settings = settings_of(reader)
     policy, env, objective = (settings[name] for name in ("policy.path", "env.type", "objective.type"))
     sizes = f"{settings['rollout.prompts']} tasks x {settings['rollout.group']} rollouts per step"
     return f"policy {policy} on {env} by {objective}, {sizes}"
@@ -69,12 +71,14 @@ def drawn_rollouts(reader: RunReader, kind: str) -> list[dict[str, Any]]:
         assert row.step is not None and row.task is not None and row.sample is not None
         record = reader.rollout(row.step, row.task, row.sample, kind)
         place = Address(kind, row.step, row.task, row.sample)
+        asked = asked_at(reader, place)
         found.append(
             {
                 "place": str(place),
-                "question": question(asked_at(reader, place))[:LONGEST],
+                "question": question(asked)[:LONGEST],
                 "replies": [turn["reply"][:LONGEST] for turn in record.body.get("turns") or [record.body]],
-                **{name: record.body[name] for name in ("reward", "status", "tokens", "detail")},
+                "why": verdict_reason(record.body, asked),
+                **{name: record.body[name] for name in ("reward", "status", "tokens")},
             }
         )
     return found

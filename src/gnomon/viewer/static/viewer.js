@@ -1,125 +1,58 @@
-// Draws the curves of a run, keeps a page of a running run up to date, and moves between pages by keys.
+// Keeps a page of a running run up to date, moves between pages by keys, and shows what is known of a token.
 "use strict";
 
-const plots = [];
-const COLOURS = ["#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e", "#9a6700", "#0e7490", "#57606a"];
-
-function element(name, text, parent) {
-  const made = document.createElement(name);
-  if (text !== "") made.textContent = text;
-  if (parent) parent.append(made);
-  return made;
-}
-
-function table(chart, parent) {
-  const details = element("details", "", parent);
-  element("summary", "Values as a table", details);
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.children.length > 1) return;
-    const made = element("table", "", details);
-    const head = element("tr", "", element("thead", "", made));
-    for (const label of [chart.axis ?? "step", ...chart.series.map((s) => s.label)]) element("th", label, head).scope = "col";
-    const body = element("tbody", "", made);
-    chart.x.forEach((x, at) => {
-      const row = element("tr", "", body);
-      const cell = element("td", chart.page ? "" : String(x), row);
-      if (chart.page) element("a", String(x), cell).href = `${chart.page}/${x}`;
-      for (const s of chart.series) element("td", s.values[at] === null ? "–" : Number(s.values[at]).toPrecision(4), row);
-    });
-  });
-}
-
-function range(plot, low, high) {
-  return low === high ? [Math.min(0, low), Math.max(0, high) || 1] : uPlot.rangeNum(low, high, 0.1, true);
-}
-
-function colour(series, place) {
-  return COLOURS[{ interval: 0, baseline: COLOURS.length - 1 }[series.beside] ?? (series.place ?? place) % COLOURS.length];
-}
-
-// A value under the cursor, or the last one while the cursor is elsewhere.
-function value(plot, under, series, at) {
-  const found = at === null ? plot.data[series].findLast((each) => each !== null) : under;
-  return found === null || found === undefined ? "–" : String(Number(found.toPrecision(4)));
-}
-
-function draw(chart, alarms, parent) {
-  const box = element("div", "", parent);
-  box.className = chart.page ? "chart linked" : "chart";
-  element("h3", chart.title, box);
-  if (chart.note) element("p", chart.note, box).className = "quiet";
-  const place = element("div", "", box);
-  const axis = { stroke: () => getComputedStyle(document.body).color, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
-  const plot = new uPlot(
-    {
-      width: Math.max(280, box.clientWidth - 20),
-      height: 220,
-      scales: { x: { time: false }, y: { range } },
-      axes: [{ ...axis, label: chart.axis ?? "step", labelSize: 18 }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) }],
-      series: [
-        { label: chart.axis ?? "step", value },
-        ...chart.series.map((s, i) => ({
-          label: s.label,
-          stroke: colour(s, i),
-          width: 1.5,
-          spanGaps: !chart.page,
-          dash: s.beside || s.dashed ? [4, 4] : undefined,
-          value,
-          points: { show: chart.x.length < 40 },
-        })),
-      ],
-      hooks: {
-        draw: [
-          (u) => {
-            u.ctx.save();
-            u.ctx.strokeStyle = "#cf222e";
-            for (const alarm of alarms) {
-              const x = u.valToPos(alarm.step, "x", true);
-              u.ctx.beginPath();
-              u.ctx.moveTo(x, u.bbox.top);
-              u.ctx.lineTo(x, u.bbox.top + u.bbox.height);
-              u.ctx.stroke();
-            }
-            u.ctx.restore();
-          },
-        ],
-      },
-    },
-    [chart.x, ...chart.series.map((s) => s.values)],
-    place,
-  );
-  plot.setLegend({ idx: null });
-  plots.push(plot);
-  place.addEventListener("click", () => {
-    const at = plot.cursor.idx;
-    if (chart.page && at !== null && at !== undefined) location.href = `${chart.page}/${chart.x[at]}`;
-  });
-  table(chart, box);
-}
-
-async function charts() {
-  const parent = document.getElementById("charts");
-  if (!parent) return;
-  const answer = await fetch(parent.dataset.source);
-  if (!answer.ok) return;
-  const found = await answer.json();
-  parent.replaceChildren();
-  plots.length = 0;
-  for (const chart of found.charts) draw(chart, found.alarms, parent);
-  parent.dataset.drawn = String(found.charts.length);
+// What a reader has opened on the page, by the texts of its headings.
+function opened(region) {
+  return new Set([...region.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
 }
 
 async function refresh() {
   const { run, seq, live } = document.body.dataset;
-  if (live !== "yes" || document.hidden) return;
+  const region = () => document.getElementById("fresh") ?? document.querySelector("main");
+  if (live !== "yes" || document.hidden || region().contains(document.activeElement?.closest("form"))) return;
   const state = await (await fetch(`${run}state`)).json();
-  if (String(state.seq) === seq) return;
+  if (String(state.seq) === seq && state.status === "running") return;
   const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
   const old = document.getElementById("charts");
-  document.querySelector("main").replaceWith(document.adoptNode(page.querySelector("main")));
+  const open = opened(region());
+  region().replaceWith(document.adoptNode(page.getElementById("fresh") ?? page.querySelector("main")));
+  for (const summary of region().querySelectorAll("summary")) if (open.has(summary.textContent)) summary.parentElement.open = true;
   document.body.dataset.seq = page.body.dataset.seq;
   document.body.dataset.live = page.body.dataset.live;
   if (old) await charts();
+  await doctor();
+}
+
+// What the doctor finds is computed when the page of a run is there already.
+async function doctor() {
+  const place = document.getElementById("doctor");
+  if (!place?.dataset.source) return;
+  const answer = await fetch(place.dataset.source);
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  place.replaceChildren(document.adoptNode(page.getElementById("diagnosis")));
+}
+
+// Samples side by side: says how many are out of sight, and moves to them.
+function sides() {
+  for (const side of document.querySelectorAll(".side")) {
+    const cue = side.previousElementSibling;
+    const [back, on] = cue.querySelectorAll("button");
+    const show = () => {
+      const all = [...side.children];
+      const right = all.filter((each) => each.offsetLeft - side.offsetLeft + each.offsetWidth > side.scrollLeft + side.clientWidth + 8).length;
+      const left = all.filter((each) => each.offsetLeft - side.offsetLeft < side.scrollLeft - 8).length;
+      cue.hidden = side.scrollWidth <= side.clientWidth;
+      back.disabled = !left;
+      on.disabled = !right;
+      cue.querySelector("span").textContent = `${all.length} samples: ${left} to the left, ${right} to the right`;
+    };
+    back.addEventListener("click", () => side.scrollBy({ left: -side.clientWidth * 0.8 }));
+    on.addEventListener("click", () => side.scrollBy({ left: side.clientWidth * 0.8 }));
+    side.addEventListener("scroll", show, { passive: true });
+    addEventListener("resize", show);
+    show();
+  }
 }
 
 function tokenFacts(token) {
@@ -183,6 +116,11 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") help();
 });
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach((plot) => plot.redraw(false, true)));
-charts();
+// The address of a group on the page of a step opens it.
+if (location.hash) {
+  const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (named?.matches("details")) named.open = true;
+}
+sides();
+doctor().catch(() => {});
 setInterval(() => refresh().catch(() => {}), 1000);

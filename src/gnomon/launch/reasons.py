@@ -1,0 +1,86 @@
+"""Why a rollout earned what it did, in a sentence: found when it is read, from what the run recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from gnomon.types import Status, Stop
+from gnomon.verifiers import Malformed, evaluate
+
+__all__ = ["advantage_reason", "verdict_reason"]
+
+UNEXPLAINED = {
+    Status.SEVERAL: "the reply gives more than one answer",
+    Status.MALFORMED: "what stands in the place of the answer is not an answer of the required kind",
+    Status.OUT_OF_PLACE: "text stands around the answer where none is allowed",
+    Status.REJECTED: "the answer breaks a rule of the task",
+    Status.EXCEEDED: "judging the reply exceeded a limit of time, memory or output",
+    Status.UNJUDGED: "the reply was not judged",
+    Status.FAILED: "the verifier failed on every try: this says nothing about the reply",
+}
+"""For a verdict without a detail of its own."""
+LONGEST = 200
+"""Characters of an answer that a sentence quotes."""
+
+
+def verdict_reason(body: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Why a reply is not right; empty for one that is.
+
+    Args: body: of the rollout's record; asked: of its `task` record.
+    """
+    status = body["status"]
+    if status == Status.CORRECT:
+        return ""
+    if body.get("detail"):
+        return str(body["detail"])
+    if status == Status.NO_ANSWER:
+        cut = body.get("stop") in (Stop.TRUNCATED, Stop.CONTEXT) or body.get("finish") == "length"
+        return "no answer was found in the reply" + (": a limit of tokens ended it first" if cut else "")
+    if status == Status.WRONG:
+        return wrong_reason(body.get("extracted"), asked.get("answer"))
+    return UNEXPLAINED.get(status, "")
+
+
+def wrong_reason(extracted: str | None, answer: Any) -> str:
+    """What the extracted answer comes to, and what was asked for."""
+    if not extracted or not isinstance(answer, str | int | float | None):
+        return ""
+    value = value_of(extracted)
+    if value is None:
+        return "" if answer is None else f"{short(extracted)} is not {short(str(answer))}"
+    if answer is None:
+        return f"{short(extracted)} = {value}"
+    if Fraction(value) == value_of(str(answer), alone=True):
+        return f"{short(extracted)} = {value}, which is the value asked for, but it breaks another rule of the task"
+    return f"{short(extracted)} = {value}, not {short(str(answer))}"
+
+
+def value_of(text: str, *, alone: bool = False) -> Fraction | None:
+    """The value of an arithmetic expression; None for other text. Args: alone: whether a single number counts too."""
+    try:
+        found = evaluate(text.strip())
+    except Malformed:
+        return None
+    return found.value if alone or len(found.numbers) > 1 else None
+
+
+def short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def advantage_reason(body: Mapping[str, Any], rewards: Sequence[float | None], *, held_out: bool) -> str:
+    """Why a rollout has no advantage, or one of 0; empty for any other.
+
+    Args: rewards: of all rollouts of the group; held_out: whether an evaluation sampled it.
+    """
+    if held_out:
+        return "an evaluation sampled it, and nothing is trained on evaluations"
+    if "advantage" not in body:
+        return "the learner did not use this rollout"
+    if body["advantage"]:
+        return ""
+    if len(rewards) > 1 and len(set(rewards)) == 1 and rewards[0] is not None:
+        return f"all {len(rewards)} rewards of the group are {rewards[0]:.4g}, so nothing distinguishes its rollouts"
+    return "the objective gives this reward no weight in this group"

@@ -1,0 +1,59 @@
+"""What people write about a run: a note and tags, in a file of its own beside the records.
+
+Nothing that a run records or verifies depends on the file. It can be changed by hand and deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = ["NOTE", "Note", "note_of", "write_note"]
+
+NOTE = "note.json"
+LONGEST = 10_000
+"""Characters of a note."""
+TAG = 40
+"""Characters of a tag."""
+TAGS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A note on a run. Falsy if nothing is written."""
+
+    text: str = ""
+    tags: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.tags)
+
+    @classmethod
+    def of(cls, text: object, tags: Sequence[object]) -> Note:
+        """The note of what somebody wrote: without spaces around, repeated tags, and what is over the limits."""
+        words = (" ".join(str(tag).split())[:TAG] for tag in tags)
+        kept = tuple(dict.fromkeys(word for word in words if word))[:TAGS]
+        return cls(text=str(text).replace("\r\n", "\n").strip()[:LONGEST], tags=kept)
+
+
+def note_of(folder: Path) -> Note:
+    """The note on the run in a folder; an empty one where there is none that can be read."""
+    try:
+        found = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        return Note.of(found.get("text", ""), found.get("tags", ()))
+    except (OSError, ValueError, AttributeError, TypeError):
+        return Note()
+
+
+def write_note(folder: Path, note: Note) -> None:
+    """Put a note in the place of the one there is; an empty one deletes it. Raises: OSError."""
+    if not note:
+        (folder / NOTE).unlink(missing_ok=True)
+        return
+    text = json.dumps(asdict(note), ensure_ascii=True, indent=1)
+    fresh = folder / f".{NOTE}.{os.getpid()}"
+    fresh.write_text(text + "\n", encoding="utf-8")
+    fresh.replace(folder / NOTE)

@@ -1,0 +1,46 @@
+"""The answer where nothing is: a sentence, and links to what may have been meant."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from gnomon.errors import ConfigError, GnomonError
+from gnomon.launch.read import address
+from gnomon.viewer.pages import TEMPLATES
+from gnomon.viewer.requests import NotShown, place_of
+
+__all__ = ["missing", "refused"]
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """A run that cannot be read, or an address without a rollout."""
+    name = str(request.path_params.get("name", ""))
+    if isinstance(error, GnomonError) and error.code in ("E004", "E409"):
+        what, why, near = error.what, error.why, nearest(name, error.fix)
+    elif isinstance(error, NotShown):
+        what, why, near = str(error), "", error.near
+        name = "" if near else name
+    else:
+        what, why, near = "The run cannot be read", str(error), {}
+    own = {f"the run {name}": f"/run/{quote(name)}/-/"} if name and what[:6] != "No run" else {}
+    page = TEMPLATES.get_template("error.html")
+    text = page.render(name="", what=what[:1].upper() + what[1:], why=why, near={**near, **own, "all runs": "/"})
+    return HTMLResponse(text, 404)
+
+
+def nearest(name: str, fix: str) -> dict[str, str]:
+    """The page that the fix of an error names: `gnomon show RUN ADDRESS`."""
+    try:
+        place = address(fix.rpartition(" ")[2])
+    except ConfigError:
+        return {}
+    page = place_of(name, place)
+    return {f"the nearest that there is, {' '.join(page.rsplit('/', 2)[1:])}": page}
+
+
+async def missing(request: Request, error: Exception) -> Response:
+    """An address that no page has."""
+    return await refused(request, NotShown(f"No page has the address {request.url.path}."))

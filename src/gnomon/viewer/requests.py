@@ -1,0 +1,98 @@
+"""What a request names: rollouts, evaluations, runs, numbers."""
+
+from __future__ import annotations
+
+import difflib
+from urllib.parse import quote
+
+from starlette.requests import Request
+
+from gnomon.launch.read import Address, address
+from gnomon.objectives.options import OPTIONS
+from gnomon.store.layout import of_set
+from gnomon.viewer.facts import Wanted
+from gnomon.viewer.pages import page_of, task_page_of
+from gnomon.viewer.search import real
+
+__all__ = [
+    "NotShown",
+    "compared",
+    "evaluations",
+    "held_out",
+    "known_objective",
+    "place_of",
+    "placed",
+    "wanted",
+    "whole",
+]
+
+
+class NotShown(Exception):
+    """Nothing is at an address. Its text is a sentence.
+
+    Args: near: pages that may have been meant: label and address.
+    """
+
+    def __init__(self, text: str, near: dict[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.near = near or {}
+
+
+def held_out(request: Request) -> str:
+    """The kind of the held-out rollouts in a request: of the main evaluation, or of the set that it names."""
+    return of_set("held_out", request.path_params.get("set", ""))
+
+
+def placed(request: Request) -> Address:
+    """The address of one task at one step in a request. Raises: NotShown; ConfigError E004."""
+    text = request.path_params["address"]
+    place = address(text)
+    if place.step is None or place.task is None:
+        raise NotShown(f"{text!r} names no task at a step.")
+    return place
+
+
+def place_of(name: str, place: Address) -> str:
+    """The page of a run that shows an address."""
+    if place.step is None:
+        path = f"{task_page_of(place.kind)}/{place.task}"
+    elif place.task is None:
+        path = f"{page_of(place.kind)}/{place.step}"
+    else:
+        path = f"{'group' if place.sample is None else 'rollout'}/{place}"
+    return f"/run/{quote(name)}/-/{quote(path)}"
+
+
+def known_objective(request: Request) -> str:
+    """The name of the objective in a request. Raises: NotShown."""
+    name = str(request.path_params["objective"])
+    if name not in OPTIONS:
+        near = {each: f"/objective/{each}" for each in difflib.get_close_matches(name, OPTIONS, 5)}
+        raise NotShown(f"No objective is named {name!r}.", near)
+    return name
+
+
+def compared(request: Request) -> dict[str, str]:
+    """What names the two runs and their evaluations in an address: `a` and `b`, or two of `run`."""
+    asked = request.query_params
+    names = ("a", "a_step", "b", "b_step")
+    runs = dict(zip("ab", asked.getlist("run"), strict=False))
+    return runs | {name: asked[name] for name in names if name in asked}
+
+
+def evaluations(request: Request) -> tuple[int | None, int | None]:
+    """The steps of the evaluations that a request compares; None for the last one of a run."""
+    return whole(request, "a_step"), whole(request, "b_step")
+
+
+def wanted(request: Request) -> Wanted:
+    """Which rollouts of a step a request filters."""
+    asked = request.query_params
+    limits = {name: real(asked.get(name, "")) for name in ("low", "high")}
+    return Wanted(status=asked.get("status", ""), text=asked.get("text", ""), **limits)
+
+
+def whole(request: Request, name: str) -> int | None:
+    """A whole number of the address's query; None where there is none."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None

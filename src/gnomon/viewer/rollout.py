@@ -1,0 +1,73 @@
+"""What the page of a rollout shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gnomon.launch.read import Address, found_at, held, rollout
+from gnomon.launch.reasons import advantage_reason, verdict_reason
+from gnomon.store import Record, RunReader
+from gnomon.viewer.facts import group_rows
+from gnomon.viewer.formatted import formatted
+from gnomon.viewer.tokens import CHANNELS, absent, legend, spans, tokenizer_of, turn_tokens
+
+__all__ = ["rollout_facts"]
+
+PIECE = 50_000
+"""Characters of a text that one page shows; the rest is a link away."""
+
+
+def rollout_facts(reader: RunReader, place: Address, channel: str, begin: int, *, rendered: bool) -> dict[str, Any]:
+    """Args: channel: of `CHANNELS`, the first one for any other; begin: the first character of each text; rendered:
+    whether replies are shown as Markdown. Raises: RunError E409 where the run has no such rollout."""
+    channel = channel if channel in CHANNELS else next(iter(CHANNELS))
+    place = found_at(reader, place)
+    facts = rollout(reader, place)
+    group = list(held(reader, place))
+    asked = Record(kind="task", step=place.step, task=place.task, body=facts["asked"])
+    record = next(record for record in group if record.sample == place.sample)
+    tier, held_out = str(reader.manifest.get("tier", "")), place.kind != "rollout"
+    tokens = turn_tokens(asked, record, tokenizer_of(reader), tier)
+    turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
+    samples = [record.sample for record in group]
+    at = samples.index(place.sample)
+    return {
+        "facts": facts,
+        "place": place,
+        "why": verdict_reason(record.body, facts["asked"]),
+        "credit": advantage_reason(record.body, [each.body["reward"] for each in group], held_out=held_out),
+        "turns": [
+            {
+                **turn,
+                "spans": spans(shown, channel),
+                "count": len(shown),
+                "formatted": formatted(turn["reply"][begin : begin + PIECE]) if rendered else "",
+            }
+            for turn, shown in zip(turns, tokens or [[]], strict=True)
+        ],
+        "channels": CHANNELS,
+        "channel": channel,
+        "following": after(channel),
+        "legend": legend(channel),
+        "note": absent(record.body, channel, tier, held_out),
+        "group": group_rows(group, facts["asked"]),
+        "previous": neighbour(place, samples, at - 1),
+        "next": neighbour(place, samples, at + 1),
+        "begin": begin,
+        "piece": PIECE,
+        "rendered": rendered,
+    }
+
+
+def after(channel: str) -> str:
+    """The channel that follows another one."""
+    names = [*CHANNELS]
+    return names[(names.index(channel) + 1) % len(names)]
+
+
+def neighbour(place: Address, samples: Sequence[int | None], at: int) -> str:
+    """The address of another rollout of the group; empty where the group has none there."""
+    if not 0 <= at < len(samples):
+        return ""
+    return str(Address(place.kind, place.step, place.task, samples[at], place.attempt))

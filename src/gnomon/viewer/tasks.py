@@ -1,0 +1,54 @@
+"""The tasks of a run that several steps sampled, each with how often it was solved in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from gnomon.launch.read import Address, asked_at
+from gnomon.store import RunReader
+from gnomon.store.layout import of_set
+
+__all__ = ["tasks_through"]
+
+MOST = 200
+"""Tasks on a page."""
+STEPS = 40
+"""Steps of a task that are shown: the last ones."""
+EXCERPT = 120
+"""Characters of a prompt."""
+
+
+def tasks_through(reader: RunReader, begin: int) -> dict[str, Any]:
+    """Held-out tasks first, then those of training. Args: begin: tasks that an earlier page showed."""
+    kinds = [*(of_set("held_out", name) for name in ("", *reader.sets)), "rollout"]
+    found = [row for kind in kinds for row in through(reader, kind)]
+    often = [row for row in found if len(row["steps"]) > 1 or row["kind"] != "rollout"]
+    shown = often[begin : begin + MOST]
+    return {
+        "rows": [{**row, "prompt": prompt(reader, row)} for row in shown],
+        "count": len(often),
+        "once": len(found) - len(often),
+        "begin": begin,
+        "following": begin + MOST if begin + MOST < len(often) else None,
+    }
+
+
+def through(reader: RunReader, kind: str) -> Iterator[dict[str, Any]]:
+    """Each task of one kind with the fraction that was right in each step, by its index."""
+    rows = sorted(reader.rollout_rows(kind=kind), key=lambda row: (row.task or 0, row.step or 0, row.seq))
+    for task, own in groupby(rows, attrgetter("task")):
+        steps = []
+        for step, group in groupby(own, attrgetter("step")):
+            right = [row.status == "correct" for row in group]
+            steps.append({"step": step, "right": sum(right), "of": len(right), "rate": sum(right) / len(right)})
+        change = steps[-1]["rate"] - steps[0]["rate"]
+        yield {"kind": kind, "task": task, "steps": steps[-STEPS:], "last": steps[-1]["rate"], "change": change}
+
+
+def prompt(reader: RunReader, row: dict[str, Any]) -> str:
+    """The beginning of the last message of a task."""
+    asked = asked_at(reader, Address(row["kind"], row["steps"][-1]["step"], row["task"]))
+    return str(asked["messages"][-1]["content"])[:EXCERPT] if asked["messages"] else ""
