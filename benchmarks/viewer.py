@@ -352,6 +352,7 @@ def pictured(a: Path, b: Path, out: Path) -> None:
         rows = [row for row in reader.rollout_rows(step=step, task=task) if row.status != "correct"]
     one, two = f"/run/{a.name}/-/", f"a={a.name}&b={b.name}"
     shots = {
+        "runs": ("/", False), "overlay": (f"/overlay?run={a.name}&run={b.name}", True),
         "run": (one, False), "run-dark": (one, True), "step": (f"{one}step/{step}", False),
         "group": (f"{one}group/{step}:{task}", False),
         "rollout": (f"{one}rollout/{step}:{task}:{rows[0].sample}", False),

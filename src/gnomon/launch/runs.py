@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnomon.config import leaves
 from gnomon.errors import GnomonError
 from gnomon.store import RunReader
 from gnomon.store.layout import JOURNAL
@@ -49,18 +50,19 @@ def glance(name: str, folder: Path) -> dict[str, Any]:
     """A row of the table of runs; `error` says why a folder cannot be read."""
     try:
         with RunReader(folder) as reader:
-            recipe = tomllib.loads(reader.recipe)
+            recipe = leaves(tomllib.loads(reader.recipe))
             baseline, held_out = reader.baseline, reader.held_out
             note = note_of(folder)
+            env, objective, policy = (str(recipe.get(key, "")) for key in ("env.type", "objective.type", "policy.path"))
             return {
                 "name": name,
-                "env": f"imported from {reader.imported}" if reader.imported else recipe.get("env", {}).get("type", ""),
-                "objective": recipe.get("objective", {}).get("type", ""),
-                "policy": recipe.get("policy", {}).get("path", ""),
-                "lr": recipe.get("optim", {}).get("lr"),
+                "env": f"imported from {reader.imported}" if reader.imported else env,
+                "objective": objective,
+                "policy": policy,
+                "lr": recipe.get("optim.lr"),
                 "status": reader.status.value,
                 "steps": reader.steps,
-                "budget": recipe.get("budget", {}).get("steps"),
+                "budget": recipe.get("budget.steps"),
                 "baseline": pass_at_1(baseline),
                 "held_out": pass_at_1(held_out),
                 "alarms": len(reader.alarms()),

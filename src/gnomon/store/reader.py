@@ -263,6 +263,11 @@ class RunReader:
         query = f"SELECT {', '.join(names)} FROM {table} WHERE {condition} ORDER BY seq"
         return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
 
+    def solved(self, kind: str) -> list[tuple[int, int, int, int]]:
+        """For each task and step with rollouts of a kind: task, step, correct rollouts, rollouts; in order."""
+        query = "SELECT task, step, sum(status = 'correct'), count(*) FROM records WHERE kind = ? GROUP BY task, step"
+        return [(task or 0, step or 0, right or 0, of) for task, step, right, of in self._query(query, kind)]
+
     def count(self, kind: str) -> int:
         """Number of records of a kind."""
         return int(self._query("SELECT count(*) FROM records WHERE kind = ?", kind)[0][0])

@@ -23,6 +23,7 @@ from gnomon.predictions.text import shown
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import of_set, set_of
 from gnomon.store.notes import note_of
+from gnomon.types import Status
 from gnomon.viewer.history import Steps
 
 __all__ = ["MEASURED", "Wanted", "group_rows", "overview", "settings_of", "step_facts", "task_facts"]
@@ -35,7 +36,7 @@ ENDS = 3
 """Rollouts with the highest rewards, and as many with the lowest, on the page of a run."""
 GROUPS = 100
 """Groups on the page of a step."""
-KINDS = ("mixed", "all wrong", "all right")
+KINDS = ("mixed", "equal rewards", "all wrong", "all right")
 """Of groups, in the order of a page: a group whose rewards differ teaches something."""
 MEASURED = ("baseline", "evaluation")
 """Kinds of the records of a measurement on held-out tasks."""
@@ -149,8 +150,7 @@ def step_facts(folder: Path, kind: str, step: int, wanted: Wanted, begin: int = 
                 "task": task,
                 "asked": tasks[task],
                 "kind": kind_of_group(whole[task]),
-                "squares": [record.body["status"] for record in whole[task]],
-                "right": group_rows(whole[task]),
+                "verdicts": [{"status": record.body["status"]} for record in whole[task]],
                 "rows": group_rows(chosen[task], tasks[task]),
             }
             for task in order[begin : begin + GROUPS]
@@ -159,11 +159,13 @@ def step_facts(folder: Path, kind: str, step: int, wanted: Wanted, begin: int = 
 
 
 def kind_of_group(records: Sequence[Record]) -> str:
-    """One of `KINDS`, by the rewards of a group of rollouts."""
+    """One of `KINDS`, by the rewards and verdicts of a group of rollouts."""
     if len({record.body["reward"] for record in records}) > 1:
         return "mixed"
-    right = {record.body["status"] == "correct" for record in records}
-    return "all right" if right == {True} else "all wrong" if right == {False} else "mixed"
+    statuses = {record.body["status"] for record in records}
+    if statuses == {Status.CORRECT}:
+        return "all right"
+    return "equal rewards" if statuses & {Status.CORRECT, Status.UNJUDGED} else "all wrong"
 
 
 def numbers(end: Mapping[str, Any]) -> list[tuple[str, float | None]]:

@@ -22,8 +22,9 @@ def visible(value: Any) -> Any:
     return printable(value) if type(value) is str else "–" if value is None else value
 
 
-def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+def number(value: Any) -> str:
+    """Four digits of a number; what a recipe has instead of one as it is."""
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, int | float) else printable(str(value))
 
 
 def rate(value: float) -> str:

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.read import address
 from gnomon.viewer.pages import TEMPLATES
-from gnomon.viewer.requests import NotShown, place_of
+from gnomon.viewer.requests import NoRun, NotShown, place_of
 
 __all__ = ["missing", "refused"]
 
@@ -22,10 +22,9 @@ async def refused(request: Request, error: Exception) -> Response:
         what, why, near = error.what, error.why, nearest(name, error.fix)
     elif isinstance(error, NotShown):
         what, why, near = str(error), "", error.near
-        name = "" if near else name
     else:
         what, why, near = "The run cannot be read", str(error), {}
-    own = {f"the run {name}": f"/run/{quote(name)}/-/"} if name and what[:6] != "No run" else {}
+    own = {f"the run {name}": f"/run/{quote(name)}/-/"} if name and not isinstance(error, NoRun) else {}
     page = TEMPLATES.get_template("error.html")
     text = page.render(name="", what=what[:1].upper() + what[1:], why=why, near={**near, **own, "all runs": "/"})
     return HTMLResponse(text, 404)

@@ -15,6 +15,7 @@ from gnomon.viewer.pages import page_of, task_page_of
 from gnomon.viewer.search import real
 
 __all__ = [
+    "NoRun",
     "NotShown",
     "compared",
     "evaluations",
@@ -36,6 +37,10 @@ class NotShown(Exception):
     def __init__(self, text: str, near: dict[str, str] | None = None) -> None:
         super().__init__(text)
         self.near = near or {}
+
+
+class NoRun(NotShown):
+    """No run has the name in an address."""
 
 
 def held_out(request: Request) -> str:

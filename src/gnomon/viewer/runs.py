@@ -18,7 +18,7 @@ from gnomon.viewer.curves import charts
 from gnomon.viewer.drawing import spark
 from gnomon.viewer.history import History, Steps
 from gnomon.viewer.index import Index
-from gnomon.viewer.requests import NotShown
+from gnomon.viewer.requests import NoRun
 
 __all__ = ["Runs"]
 
@@ -43,12 +43,12 @@ class Runs:
         return self.folders
 
     def folder(self, name: str) -> Path:
-        """Raises: NotShown."""
+        """The folder of a run. Raises: NoRun."""
         if name not in self.folders:
             self.again()  # A run may have begun since.
         if name not in self.folders:
             near = difflib.get_close_matches(name, self.folders, 5)
-            raise NotShown(f"No run named {name!r} is shown here.", {each: f"/run/{quote(each)}/-/" for each in near})
+            raise NoRun(f"No run named {name!r} is shown here.", {each: f"/run/{quote(each)}/-/" for each in near})
         return self.folders[name]
 
     def index(self, folder: Path) -> Index:

@@ -69,7 +69,8 @@ class Several:
         address = urlencode([("run", name) for name in chosen] + [("by", by)])
         rows = [{**row, "groups": list(groups(row, by))} for row in chosen.values()]
         places = {name: place for place, name in enumerate(dict.fromkeys(g for row in rows for g in row["groups"]))}
-        return page("overlay.html", rows=rows, places=places, by=by, groups=GROUPS, address=address)
+        left_out = max(0, len(set(request.query_params.getlist("run"))) - MOST)
+        return page("overlay.html", left_out=left_out, rows=rows, places=places, by=by, groups=GROUPS, address=address)
 
     def overlaid_curves(self, request: Request) -> Response:
         chosen, by = self.chosen(request)

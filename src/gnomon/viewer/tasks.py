@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from gnomon.launch.read import Address, asked_at
@@ -38,12 +38,8 @@ def tasks_through(reader: RunReader, begin: int) -> dict[str, Any]:
 
 def through(reader: RunReader, kind: str) -> Iterator[dict[str, Any]]:
     """Each task of one kind with the fraction that was right in each step, by its index."""
-    rows = sorted(reader.rollout_rows(kind=kind), key=lambda row: (row.task or 0, row.step or 0, row.seq))
-    for task, own in groupby(rows, attrgetter("task")):
-        steps = []
-        for step, group in groupby(own, attrgetter("step")):
-            right = [row.status == "correct" for row in group]
-            steps.append({"step": step, "right": sum(right), "of": len(right), "rate": sum(right) / len(right)})
+    for task, own in groupby(reader.solved(kind), itemgetter(0)):
+        steps = [{"step": step, "right": right, "of": of, "rate": right / of} for _, step, right, of in own]
         change = steps[-1]["rate"] - steps[0]["rate"]
         yield {"kind": kind, "task": task, "steps": steps[-STEPS:], "last": steps[-1]["rate"], "change": change}
 
