@@ -9,6 +9,7 @@ import pytest
 from commands import command
 from gnomon.envs import Dataset
 from gnomon.envs.base import SLOT, split_of
+from gnomon.envs.check import check_env
 from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.types import Message, Status
 
@@ -127,6 +128,56 @@ def test_conversations_and_several_right_answers(tmp_path: Path) -> None:
     ]
     assert env.solution(by_row[0]) == "red"
     assert by_row[1].messages[0].content == f"And {{prompt}}? {SLOT}" and by_row[1].answer == "4"
+
+
+RULES = "Answer with a number in <answer>...</answer>."
+
+
+def conversations(path: Path, system: str, asked: str = "{n}+0?") -> Path:
+    rows = [
+        {"prompt": [{"role": "system", "content": system.format(n=n)}, {"role": "user", "content": asked.format(n=n)}],
+         "answer": str(n)} for n in range(40)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_examples_share_one_system_message(split: str, tmp_path: Path) -> None:
+    env = Dataset(path=str(conversations(tmp_path / "rows.jsonl", "Add.")), shots=3)
+    roles = [message.role for message in env.tasks(split)[0].messages]
+    assert roles == ["system", *["user", "assistant"] * 3, "user"]
+    assert len({message.content for message in env.tasks(split)[0].messages[1::2]}) == 4
+
+
+def test_system_messages_that_differ_stay_with_their_questions(tmp_path: Path) -> None:
+    env = Dataset(path=str(conversations(tmp_path / "rows.jsonl", "You add to {n}.")), shots=2)
+    messages = env.tasks("train")[0].messages
+    assert [message.role for message in messages] == ["system", "user", "assistant"] * 2 + ["system", "user"]
+    for system, asked in zip(messages[::3], messages[1::3], strict=True):
+        assert system.content.split()[-1].strip(".") == asked.content.partition("+")[0]
+
+
+@pytest.mark.parametrize(
+    ("system", "asked", "times"),
+    [
+        (RULES, "{n}+0?", 1),
+        ("Write <answer>7</answer> for seven.", "{n}+0?", 1),
+        ("Add.", "{n}+0? " + RULES, 1),
+        ("Add.", "{n}+0?", 1),
+        ("Write ANSWER.", "{n}+0?", 1),
+    ],
+)
+@pytest.mark.parametrize("shots", [0, 2])
+def test_a_row_that_shows_the_slot_gets_no_second_one(
+    system: str, asked: str, times: int, shots: int, tmp_path: Path
+) -> None:
+    """As `gnomon check` demands it of every prompt."""
+    env = Dataset(path=str(conversations(tmp_path / "rows.jsonl", system, asked)), shots=shots)
+    messages = env.tasks("train")[0].messages
+    prompt = "".join(message.content for message in (messages[0], messages[-1]))
+    assert prompt.count("<answer>") == times
+    assert {finding.name: finding.passed for finding in check_env(env, tasks=4).findings}["prompt"]
 
 
 def test_a_preview_is_the_prompt_as_text() -> None:

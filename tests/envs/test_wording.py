@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from gnomon.envs import ENVS
+from gnomon.envs import ENVS, Countdown
 from gnomon.envs.base import SLOT, SingleTurn
 from gnomon.envs.dataset import Dataset
 from gnomon.envs.episodes import well
 from gnomon.keys import Key
+from gnomon.types import Message
 
 SINGLE = sorted(name for name, kind in ENVS.items() if issubclass(kind, SingleTurn))
 TURNS = sorted(set(ENVS) - set(SINGLE))
@@ -102,3 +105,19 @@ def test_an_illegal_action_is_answered_without_the_hint():
     episode = env.start(env.tasks("train")[0], Key(0))
     step = episode.step("no action")
     assert not step.done and SLOT not in step.messages[0].content
+
+
+class Instructed(Countdown):
+    """With a system message before every question."""
+
+    def make(self, rng):
+        task = super().make(rng)
+        return replace(task, messages=(Message(role="system", content="Count."), *task.messages))
+
+
+@pytest.mark.parametrize("shots", [0, 2])
+def test_a_mutation_keeps_the_examples_and_the_system_message(shots):
+    tasks = Instructed(shots=shots, mutations=1).tasks("train")
+    for task in (tasks[0], tasks[1]):
+        assert [m.role for m in task.messages] == ["system", *["user", "assistant"] * shots, "user"]
+    assert tasks[0].messages[:-1] == tasks[1].messages[:-1] and tasks[0].id != tasks[1].id

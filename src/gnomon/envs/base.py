@@ -27,8 +27,8 @@ __all__ = [
     "Step",
     "Tasks",
     "confined",
+    "exemplified",
     "identity",
-    "solved",
     "split_of",
     "stream_of",
     "user",
@@ -132,7 +132,7 @@ class SingleTurn(Slot, Wording, ABC):
     """An environment with one question and one answer. The answer is in the reply's one slot."""
 
     shots: int = 0
-    """Number of solved examples before the question, for a base model."""
+    """Number of solved examples before the question, for a base model. A system message that they share comes once."""
     seed: int = 0
     """Seed of the tasks. It does not depend on a run's seed, so every run has the same held-out tasks."""
     mutations: int = 0
@@ -190,7 +190,7 @@ class SingleTurn(Slot, Wording, ABC):
             other = self.neighbour(start, key.at("mutate", task=task.id, attempt=attempt).random())
             start = other if attempt >= DIRECT else task
             if other.id != task.id and of(other.id) == of(task.id):
-                asked = self.worded(other).messages
+                asked = [m for m in self.worded(other).messages if m.role != "system" or m not in task.messages]
                 return replace(other, messages=(*task.messages[: -len(asked)], *asked))
         raise ValueError(f"{self!r} found no neighbour of the task {task.id}")
 
@@ -282,7 +282,7 @@ class Shown(Tasks):
         task, train = super().__getitem__(index), Tasks(self.single, "train")
         drawn = (train.draw("shot", shot) for shot in range(10_000))
         examples = list(islice((example for example in drawn if example.id != task.id), self.single.shots))
-        return replace(task, messages=(*solved(self.single, examples), *task.messages))
+        return exemplified(self.single, task, examples)
 
 
 class Families(Tasks):
@@ -298,10 +298,15 @@ class Families(Tasks):
         return self.single.mutate(task, Key(self.single.seed).at("mutation", variant=variant)) if variant else task
 
 
-def solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
-    """Tasks with their solutions, as a conversation."""
-    return [
+def exemplified(env: SingleTurn, task: Task, examples: Sequence[Task]) -> Task:
+    """The task after examples with their solutions, as one conversation. A system message comes once."""
+    shown = [
         message
-        for task in tasks
-        for message in (*task.messages, Message(role="assistant", content=env.framed(env.solution(task))))
+        for example in examples
+        for message in (*example.messages, Message(role="assistant", content=env.framed(env.solution(example))))
     ]
+    begun: list[Message] = []
+    for message in (*shown, *task.messages):
+        if message.role != "system" or message not in begun:
+            begun.append(message)
+    return replace(task, messages=tuple(begun))

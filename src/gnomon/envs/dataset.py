@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon import verifiers
-from gnomon.envs.base import SLOT, SPLITS, SingleTurn, identity, solved, split_of, user
+from gnomon.envs.base import SLOT, SPLITS, SingleTurn, exemplified, identity, split_of, user
 from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
 from gnomon.envs.messages import messages_of
 from gnomon.envs.row_checks import (
@@ -31,6 +31,7 @@ from gnomon.envs.row_checks import (
     repeated,
 )
 from gnomon.envs.rows import Row, content_hash, is_file, located, read, stamp
+from gnomon.envs.wording import EXAMPLE
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
@@ -66,7 +67,7 @@ class Dataset(SingleTurn):
     split: str = ""
     """Column that says `train` or `test`."""
     template: str = "{prompt} " + SLOT
-    """The prompt, with the question inserted."""
+    """The prompt, with the question inserted. The answer format is left out for a row whose own messages show it."""
     after: str = ""
     """Marker such as `####`. The reference answer is the text after its last occurrence in the column."""
     verifier: str = "text"
@@ -156,7 +157,10 @@ class Dataset(SingleTurn):
         """The task of a row. Raises: ConfigError E153 for a missing column."""
         asked, gold = self.column(row, self.prompt, place), self.gold(row, place)
         written = messages_of(asked)
-        messages = (*written[:-1], *user(self.template.replace("{prompt}", written[-1].content)))
+        # A row that shows the answer format itself needs no second one.
+        told = any(self.frame[0] in message.content for message in written if message.role != "assistant")
+        template = EXAMPLE.sub("", self.template) if told else self.template
+        messages = (*written[:-1], *user(template.replace("{prompt}", written[-1].content)))
         own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(written), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": place})
 
@@ -217,7 +221,7 @@ class Rows(Sequence[Task]):
         train = self if self.split == "train" else self.env.tasks("train")
         every = (train.plain(place) for place in range(len(train.rows)))
         examples = list(islice((example for example in every if example.id != task.id), self.env.shots))
-        return replace(task, messages=(*solved(self.env, examples), *task.messages))
+        return exemplified(self.env, task, examples)
 
     def plain(self, index: int) -> Task:
         """A task without examples before it."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gnomon.types import Message, Task
 
-__all__ = ["SLOT", "Wording", "user"]
+__all__ = ["EXAMPLE", "SLOT", "Wording", "user"]
 
 SLOT = "<answer>...</answer>"
 """The answer format, shown once at the end of every prompt."""
