@@ -9,6 +9,7 @@ from gnomon.audit import Report, Severity, subject_of
 from gnomon.audit.run import audit
 from gnomon.audit.text import report_text
 from gnomon.envs import ENVS
+from gnomon.envs.offers import isolation
 
 TASKS = 60
 """Enough for every axis to have two tasks with different answers, and few enough to be quick."""
@@ -21,7 +22,7 @@ def test_planted_defect_is_found(name):
     kind, axes = PLANTED[name]
     # The judge's own failures are read off what the other axes asked.
     asked = {*axes, "exploit", "availability"} if "failure" in axes else {*axes}
-    report = audit(subject_of(kind(), count=TASKS), axes=tuple(asked))
+    report = audit(subject_of(kind(), count=SANDBOXED if isolation(kind()) else TASKS), axes=tuple(asked))
     found = [finding for finding in report.findings if finding.axis in axes and finding.severity is not Severity.NOTE]
     assert found, f"{name}: {[finding.rule for finding in report.findings]}, skipped {dict(report.skipped)}"
 
@@ -37,7 +38,7 @@ def test_a_fault_that_no_policy_reaches_is_a_note(name):
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_verifier_is_not_stopped(name):
     sound = SOUND[name]()
-    report = audit(subject_of(sound, count=SANDBOXED if hasattr(sound, "rungs") else TASKS))
+    report = audit(subject_of(sound, count=SANDBOXED if isolation(sound) else TASKS))
     assert not report.blocking, [(finding.rule, finding.what) for finding in report.blocking]
     if name in ENVS:
         ships(report)

@@ -108,6 +108,14 @@ class UnclosedThinking(Arithmetic):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpenedByThePrompt(Arithmetic):
+    """The prompt ends with the tag, so it is no part of what the policy wrote."""
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return super().verify(task, reply.removeprefix("<think>\n"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnyOfSeveral(Arithmetic):
     """Several answers are allowed, and one of them must be right."""
 

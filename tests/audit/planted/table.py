@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.planted import equality, execution, extraction, rewards, sound, state, tasks
+from audit.planted import equality, execution, extraction, programs, rewards, sound, state, tasks
 from audit.tinyzero import TinyZero
 from gnomon.envs import ENVS
 
@@ -26,6 +26,9 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "a template of the reply": (execution.FormatsTheAnswer, ("failure", "availability")),
     "every operator of Python": (execution.EveryOperator, ("search",)),
     "TinyZero's rules": (TinyZero, ("search",)),
+    "an error without a name passes": (programs.NamelessErrorPasses, ("exploit",)),
+    "an exit is a pass": (programs.ExitPasses, ("exploit",)),
+    "a report from inside": (programs.BelievesAReport, ("exploit",)),
     # Looks in the wrong place.
     "the first slot counts": (extraction.FirstSlotWins, ("exploit", "correctness", "search")),
     "the first bracket counts": (extraction.FirstBracketPlays, ("exploit", "correctness", "search")),
@@ -35,6 +38,7 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "credit for a substring": (extraction.SubstringCredit, ("exploit", "sentinels")),
     "an empty slot pays": (extraction.EmptySlotPays, ("exploit",)),
     "reasoning that never closes": (extraction.UnclosedThinking, ("exploit", "correctness")),
+    "reasoning that the prompt opened": (extraction.OpenedByThePrompt, ("exploit",)),
     "one of several answers": (extraction.AnyOfSeveral, ("exploit", "correctness", "search")),
     "the question is an answer": (extraction.PromptEchoAccepted, ("exploit",)),
     "a long reply is right": (extraction.LongRepliesAreRight, ("availability", "exploit", "search")),
