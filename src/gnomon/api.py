@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from gnomon.config import RunConfig, Source, recorded, resolve
 from gnomon.envs import ENVS, Env, offers
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.launch.find import check_env_config, check_policy_config, require_outside
+from gnomon.launch.find import check_env_config, check_policy_config
+from gnomon.launch.modules import require_outside
 from gnomon.launch.objects import spec_of
+from gnomon.objectives.spelling import nearest
 from gnomon.store import Observer, RunReader, require_free
 
 if TYPE_CHECKING:
@@ -197,9 +198,10 @@ def changed(env: Env, options: Mapping[str, Any]) -> Env:
         names = [field.name for field in dataclasses.fields(env) if field.init]
     for key in options:
         if key not in names:
-            near = difflib.get_close_matches(key, names, 1)
-            fix = f"did you mean env.{near[0]}?" if near else f"it has {', '.join(names) or 'no options'}"
-            raise one_mistake("E012", f"unknown key env.{key}: {type(env).__name__} has no such option", fix=fix)
+            near = nearest(key, names)
+            why = f"did you mean {near}?" if near else f"it has {', '.join(names) or 'no options'}"
+            fix = f"env={{{near!r}: {options[key]!r}}}" if near else "leave it out"
+            raise one_mistake("E012", f"unknown key env.{key}: {type(env).__name__} has no such option", why, fix)
     try:
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
         return dataclasses.replace(env, **values)  # type: ignore[type-var]

@@ -14,18 +14,20 @@ import typer
 
 from gnomon.commands import examining, importing, planning, predicting, probing, reading, studying
 from gnomon.commands.completion import objective_names, trainable
+from gnomon.commands.options import Commands
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.lines import say
 from gnomon.terminal import put
 
 if TYPE_CHECKING:
+    from gnomon.config import RunConfig
     from gnomon.store import RunReader
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    cls=Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Reinforcement learning with verifiable rewards, with reproducible runs that store every rollout.",
 )  # fmt: skip
 config_app = typer.Typer(no_args_is_help=True, help="Show settings.")
@@ -68,15 +70,15 @@ def train(
     observe: Observe = None,
 ) -> None:
     """Train a policy: gnomon train countdown rollout.group=8 run=runs/first"""
-    from gnomon.config import Source, load, overrides, resolve
+    from gnomon.config import resolve
     from gnomon.launch.find import check_env_config, check_policy_config
+    from gnomon.launch.subject import layers
 
     words = list(settings or [])
-    folder = run_folder(what, words)
-    first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([first, overrides(words, 2)], [check_env_config, check_policy_config])
+    config, _ = resolve(layers(what, words), [check_env_config, check_policy_config])
     from gnomon.store import require_free
 
+    folder = run_folder(what, words, config)
     require_free(folder)
     from gnomon.launch.display import Display, loading
 
@@ -173,11 +175,11 @@ def resume(
 @app.command("eval")
 def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
     """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=FOLDER eval.samples=4"""
-    from gnomon.config import Source, overrides, resolve
+    from gnomon.config import resolve
     from gnomon.launch.find import check_env_config, check_policy_config
+    from gnomon.launch.subject import layers
 
-    supplied = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([supplied, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    config, _ = resolve(layers(what, settings), [check_env_config, check_policy_config])
     from gnomon.launch.display import Display, Silent, evaluation_text, loading
 
     doing = f"{config.eval.tasks} held-out tasks of {config.env.type}"
@@ -206,7 +208,7 @@ def mismatch(
     from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
 
-    supplied = Source({"policy": policy}, {"policy": f"the command line: {policy}"})
+    supplied = Source({"policy": policy.removeprefix("policy=")}, {"policy": f"the command line: {policy}"})
     config, _ = resolve([supplied, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
     from gnomon.launch.mismatch import lines, lines_text
 
@@ -228,14 +230,14 @@ def sanity(
     """Test that an objective learns solvable tasks: gnomon sanity char_count objective=rloo run=runs/sanity"""
     from dataclasses import asdict
 
-    from gnomon.config import Source, overrides, resolve
+    from gnomon.config import resolve
     from gnomon.launch.find import check_env_config, check_policy_config
+    from gnomon.launch.subject import layers
     from gnomon.store import require_free
 
     words = list(settings or [])
-    folder = run_folder(f"sanity-{what}", words)
-    supplied = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([supplied, overrides(words, 2)], [check_env_config, check_policy_config])
+    config, _ = resolve(layers(what, words), [check_env_config, check_policy_config])
+    folder = run_folder(what, words, config, "sanity-")
     require_free(folder)
     from gnomon.launch.display import Display, Silent, loading
 
@@ -482,14 +484,15 @@ def audit(
     from gnomon.audit import read_tasks, subject_of
     from gnomon.audit.sarif import sarif as as_sarif
     from gnomon.audit.text import report_text
-    from gnomon.config import overrides
     from gnomon.launch.find import check_env_config, check_policy_config, judge
+    from gnomon.launch.subject import env_of
 
     own = [f"policy={policy}", f"seed={seed}"]
     config = configured(target, settings, own, [check_env_config, check_policy_config]) if policy else None
     supplied = () if tasks.isdigit() else read_tasks(Path(tasks))
     count = int(tasks) if tasks.isdigit() else len(supplied)
-    found = judge(target, overrides(list(settings or []), 2).values)
+    kind, options = env_of(target)
+    found = judge(kind, options | options_of(settings))
     report = examine(
         subject_of(found, supplied, count=count, name=target, source=target), seed=seed, max_tokens=max_tokens,
         acknowledge=ack or (),
@@ -552,12 +555,12 @@ def serve_learner(
     ),
 ) -> None:
     """Serve a learner over HTTP, for runs with learner=URL. The token is $GNOMON_LEARNER_TOKEN, or a new one."""
-    from gnomon.config import Source, load, overrides, resolve
+    from gnomon.config import resolve
     from gnomon.launch.find import check_policy_config
     from gnomon.launch.learner_server import LearnerServer
+    from gnomon.launch.subject import layers
 
-    first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([first, overrides(list(settings or []), 2)], [check_policy_config])
+    config, _ = resolve(layers(what, settings), [check_policy_config])
     server = LearnerServer(config, host=host, port=port, token=os.environ.get("GNOMON_LEARNER_TOKEN", ""))
     put(f"serving a learner until interrupted (Ctrl-C); in the run, set learner={server.url}", flush=True)
     if not os.environ.get("GNOMON_LEARNER_TOKEN"):
@@ -592,12 +595,12 @@ def env_prompt(
     as_json: Json = False,
 ) -> None:
     """Show the prompt of a task as tokens: gnomon env prompt countdown env.shots=2 policy=FOLDER"""
-    from gnomon.config import Source, load, overrides, resolve
+    from gnomon.config import resolve
     from gnomon.launch.find import check_env_config, check_policy_config
     from gnomon.launch.prompt_tokens import prompt_text, prompt_tokens
+    from gnomon.launch.subject import layers
 
-    first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([first, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    config, _ = resolve(layers(what, settings), [check_env_config, check_policy_config])
     try:
         found = prompt_tokens(config, "test" if held_out else "train", index)
     except IndexError as error:
@@ -699,6 +702,7 @@ def exact(
     """Compute the expected gradient of an objective by enumeration: target, bias, cosine, variance."""
     from gnomon.config import unknown_objective
 
+    name = name.removeprefix("objective=")
     if problem := unknown_objective(name, "the command line"):
         raise problem
     from dataclasses import asdict
@@ -752,6 +756,7 @@ def objective(
     """Describe an objective: its target, weight of hard prompts, effect on length, edge cases."""
     from gnomon.config import unknown_objective
 
+    name = name and name.removeprefix("objective=")
     for word in (name, compare):
         if word is not None and (problem := unknown_objective(word, "the command line")):
             raise problem
@@ -782,14 +787,14 @@ def objective(
 
 @config_app.command("show")
 def config_show(settings: Settings = None, as_json: Json = False) -> None:
-    """List every setting, its value and where it was set: gnomon config show [RECIPE.toml] key=value"""
-    from gnomon.config import leaves, load, overrides, resolve
+    """List every setting, its value and where it was set: gnomon config show [RECIPE.toml|ENV] key=value"""
+    from gnomon.config import leaves, overrides, resolve
     from gnomon.launch.find import check_env_config
+    from gnomon.launch.subject import subject
 
     words = list(settings or [])
-    recipes = [load(Path(word)) for word in words if word.endswith(".toml") and "=" not in word]
-    supplied = overrides([word for word in words if not (word.endswith(".toml") and "=" not in word)])
-    config, origins = resolve([*recipes, supplied], [check_env_config])
+    named = [subject(word) for word in words if "=" not in word]
+    config, origins = resolve([*named, overrides([word for word in words if "=" in word])], [check_env_config])
     values = leaves(config.model_dump())
     if as_json:
         put(json.dumps({key: str(v) if v == float("inf") else v for key, v in values.items()}, indent=1))
@@ -888,11 +893,13 @@ def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
     return {**facts, "prediction": prediction}, f"{text}\n{scores}" if scores else text
 
 
-def run_folder(what: str, words: list[str]) -> Path:
+def run_folder(what: str, words: list[str], config: RunConfig, prefix: str = "") -> Path:
     """The run's folder: `run=FOLDER` among the words, or the next free one under runs/."""
-    if supplied := [word for word in words if word.startswith("run=")]:
+    from gnomon.launch.subject import name_of
+
+    if supplied := [word for word in (what, *words) if word.startswith("run=")]:
         return Path(supplied[-1].removeprefix("run=").strip("\"'"))
-    stem = Path(what.partition(":")[0]).stem
+    stem = prefix + Path((name_of(what) or config.env.type).partition(":")[0]).stem
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
@@ -927,8 +934,8 @@ def chosen_env(what: str, settings: list[str] | None) -> Any:
 
 def configured(what: str, settings: list[str] | None, more: list[str], checks: list[Any]) -> Any:
     """The configuration of a run. Args: settings: options of its environment; more: other settings."""
-    from gnomon.config import Source, overrides, resolve
+    from gnomon.config import resolve
+    from gnomon.launch.subject import layers
 
     words = [word if word.startswith("env.") else f"env.{word}" for word in settings or []]
-    supplied = Source({"env": what}, {"env": f"the command line: {what}"})
-    return resolve([supplied, overrides([*words, *more], 2)], checks)[0]
+    return resolve(layers(what, [*words, *more]), checks)[0]

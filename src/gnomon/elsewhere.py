@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ABSENT", "OURS", "known"]
+__all__ = ["ABSENT", "OURS", "SWITCHES", "known"]
 
 OURS = {
     # TRL 1.16, GRPOConfig and TrainingArguments
@@ -49,6 +49,9 @@ OURS = {
     "n_generations": "rollout.group", "epochs": "budget.steps",
 }  # fmt: skip
 """Their key, whole or its end, to ours."""
+
+SWITCHES = {"bf16": "bfloat16", "fp16": "float16"}
+"""Their key that is true or false to our value where it is true."""
 
 BATCH = "a step has rollout.prompts x rollout.group rollouts; the size of a micro-batch changes no result"
 DEVICE = "training runs on policy.device, in one process, or with ranks=N in N processes of one machine (docs/ranks.md)"

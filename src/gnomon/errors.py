@@ -12,7 +12,11 @@ GnomonError              has a code, a place, a reason and a fix
 
 from __future__ import annotations
 
+import difflib
 import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 from gnomon.terminal import printable
 
@@ -96,6 +100,17 @@ class RunError(GnomonError):
 
 class ResourceError(GnomonError):
     pass
+
+
+def sibling(path: str | Path, suits: Callable[[Path], bool] = Path.exists) -> str:
+    """The path in the same folder whose name is most like that of a path that does not exist; empty where none is."""
+    path = Path(path)
+    try:
+        names = [name for name in os.listdir(path.parent) if suits(path.parent / name)]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, names, 1, 0.7)
+    return str(path.parent / near[0]) if near else ""
 
 
 def is_full(error: BaseException) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -128,12 +129,12 @@ def faults() -> tuple[Fault, ...]:
         Fault(
             code=call.args[0].value,
             kind=call.func.id,
-            what=wording(argument(call, 1, "what")),
-            why=wording(argument(call, None, "why")),
-            fix=wording(argument(call, None, "fix")),
+            what=wording(argument(call, 1, "what"), names),
+            why=known(wording(argument(call, None, "why"), names)),
+            fix=known(wording(argument(call, None, "fix"), names)),
         )
         for path in sorted(root.rglob("*.py"))
-        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        for call, names in calls(ast.parse(path.read_text("utf-8")), {})
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Name)
         and call.func.id in kinds
@@ -144,23 +145,62 @@ def faults() -> tuple[Fault, ...]:
     return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.code, fault.what)))
 
 
+Names = Mapping[str, ast.expr]
+"""Variables of a function to what is assigned to them."""
+
+
+def calls(tree: ast.AST, names: Names) -> Iterator[tuple[ast.Call, Names]]:
+    """Every call below a node, with the variables of the function that it stands in."""
+    for node in ast.iter_child_nodes(tree):
+        inside = names
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = assigned(node)
+        if isinstance(node, ast.Call):
+            yield node, names
+        yield from calls(node, inside)
+
+
+def assigned(function: ast.AST) -> Names:
+    """Variables of a function to what is assigned to them; of several assignments, one that says most."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        pairs: list[tuple[ast.expr, ast.expr]] = []
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            else:
+                pairs = [(target, node.value)]
+        for name, value in pairs:
+            if isinstance(name, ast.Name) and len(wording(value)) > len(wording(found.get(name.id))):
+                found[name.id] = value
+    return found
+
+
+def known(text: str) -> str:
+    """The text, or none where nothing of it is known before it is raised."""
+    return text if any(map(str.isalpha, text)) else ""
+
+
 def argument(call: ast.Call, place: int | None, name: str) -> ast.expr | None:
     if place is not None and len(call.args) > place:
         return call.args[place]
     return next((word.value for word in call.keywords if word.arg == name), None)
 
 
-def wording(node: ast.expr | None) -> str:
-    """A message as the source writes it, with `…` for what is computed."""
+def wording(node: ast.expr | None, names: Names = MappingProxyType({})) -> str:
+    """A message as the source writes it, with `…` for what is computed. Args: names: variables that it may name."""
     match node:
         case None:
             return ""
+        case ast.Name(id=name) if name in names:
+            return wording(names[name], {other: value for other, value in names.items() if other != name})
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=parts):
-            return "".join(wording(part) for part in parts)
+            return "".join(wording(part, names) for part in parts).replace("……", "…")
         case ast.IfExp(body=one, orelse=other):
-            both = [text for text in (wording(one), wording(other)) if text not in ("", "…")]
+            both = [text for text in (wording(one, names), wording(other, names)) if text not in ("", "…")]
             return " / ".join(both) or "…"
         case _:
             return "…"
@@ -217,7 +257,8 @@ def explained_metric(word: str) -> Iterator[str]:
 
 
 def explained_faults(word: str) -> Iterator[str]:
-    for fault in faults():
-        if fault.code == word.upper():
+    same = [fault for fault in faults() if fault.code == word.upper()]
+    for fault in same:
+        if known(fault.what) or fault.why or fault.fix or len(same) == 1:
             more = "".join(f"\n   {name}{text}" for name, text in (("", fault.why), ("fix: ", fault.fix)) if text)
-            yield f"{fault.code}   {fault.what}{more}"
+            yield f"{fault.code}   {known(fault.what) or 'the message says what is wrong'}{more}"

@@ -199,7 +199,7 @@ def test_keys_of_others_name_keys_of_ours():
         ("trainer.n_gpus_per_node", "did you mean ranks"),
         ("deepspeed", "with ranks=N in N processes"),
         ("inference.parallel.tp", "samples with vLLM, in a process of its own"),
-        ("output_dir", "run=FOLDER"),
+        ("output_dir", "fix: run=1"),
     ],
 )
 def test_a_key_of_another_library_is_answered(key, words):

@@ -13,6 +13,7 @@ import pytest
 
 import gnomon
 from commands import command
+from fixes import brief, pasted, printed
 from gnomon.errors import ConfigErrors, RunError, VerifierError
 
 SMALL = {"steps": 2, "rollout": {"prompts": 2, "group": 2, "max_tokens": 16}, "eval": {"tasks": 2}}
@@ -34,27 +35,47 @@ CASES = {
     "no demonstrations": (["train", "countdown", "objective=luffy"], "E035", "rollout.demonstrations=FILE"),
     "demonstrations for nothing": (["train", "countdown", "rollout.demonstrations=x.jsonl"], "E035", "objective=sft"),
     "a task beyond the split": (["train", "char_count", "rollout.tasks=[2147483648]"], "E040", "from 0 to 2147483647"),
-    "two penalties": (["train", "char_count", "objective=kimi_k15", "regularize.kl=0.1"], "E041", "leave out"),
+    "two penalties": (["train", "char_count", "objective=kimi_k15", "regularize.kl=0.1"], "E041", "regularize.kl=0"),
     "more minibatches than prompts": (["train", "countdown", "prompts=2", "optim.minibatches=3"], "E034", "=2"),
     "SGD without a learning rate": (["train", "countdown", "optim.type=sgd"], "E057", "optim.lr=10"),
     "momentum of AdamW": (["train", "countdown", "optim.momentum=0.9"], "E056", "optim.type=sgd"),
     "unknown environment": (["train", "cuntdown"], "E021", "env=countdown"),
-    "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Class"),
+    "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Env"),
     "missing recipe": (["train", "nowhere.toml"], "E001", "nowhere.toml"),
     "no setting": (["train", "countdown", "fast"], "E003", "key=value"),
+    "an objective alone": (["train", "countdown", "grpo"], "E003", "objective=grpo"),
+    "a setting with a dash": (["train", "countdown", "max-tokens=8"], "E003", "max_tokens=8"),
     "missing model folder": (["train", "countdown", "policy=/no/such/model"], "E301", "policy=tiny"),
     "no teacher": (["train", "countdown", "objective=opd"], "E055", "policy.reference=FOLDER"),
     "the policy as its teacher": (["train", "countdown", "objective=opd", "policy.reference=tiny"], "E055", "opsd"),
     "missing teacher": (
         ["train", "countdown", "objective=opd", "policy.reference=/no/such/model"],
         "E301",
-        "set policy.reference=FOLDER",
+        "policy.reference=FOLDER",
     ),
     "below the first task": (["play", "countdown", "--index", "-1"], "--index", "greater than or equal to 0"),
     "no run": (["show", "/no/such/run"], "E404", ""),
     "neither true nor false": (["train", "countdown", "env.hint=maybe"], "E024", "env.hint=true"),
     "impossible env": (["train", "countdown", "env.target=0"], "E024", "env.target=100"),
 }
+
+
+CASES |= {
+    "environment without an underscore": (["train", "charcount"], "E021", "fix: env=char_count"),
+    "two letters swapped": (["train", "countdown", "objective=gpro"], "E013", "fix: objective=grpo"),
+    "an option of a setting": (["train", "countdown", "--steps", "2"], "E003", "fix: steps=2"),
+    "an option with a sign": (["eval", "countdown", "--max-tokens=8"], "E003", "fix: max_tokens=8"),
+    "an option of another library": (["train", "countdown", "--learning-rate", "1e-4"], "E003", "fix: optim.lr=0.0001"),
+    "an option of the environment": (["check", "countdown", "--largest", "4"], "E003", "fix: env.largest=4"),
+    "a data set by its name": (["train", "gsm8k"], "E021", "gnomon train gsm8k-qwen3-0.6b.toml"),
+    "a data set of the hub": (["train", "openai/gsm8k"], "E021", "gnomon train gsm8k-qwen3-0.6b.toml"),
+    "a data set of nobody": (["train", "some/rows"], "E021", "env=dataset env.path=some/rows"),
+    "a data set without its package": (["train", "dataset", "env.path=some/rows"], "E505", "gnomon[datasets]"),
+    "a class of a module": (["train", "gnomon.envs.controlled:Controled"], "E021", "controlled:Controlled"),
+    "no module": (["train", "nowhere.module:Env"], "E021", "there is no module"),
+    "settings without an environment": (["train", "steps=2"], "E021", "env=countdown"),
+    "a setting of half precision": (["train", "countdown", "bf16=true"], "E012", "fix: policy.dtype=bfloat16"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -64,6 +85,46 @@ def test_a_mistake_has_a_code_a_place_and_a_fix(name, tmp_path):
     assert done.returncode in (1, 2) and code in done.stderr, done.stderr
     assert fix in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+BY_HAND = {"missing env file", "missing recipe", "no teacher", "missing teacher", "no demonstrations", "no module"}
+"""Mistakes whose fix names what only the user knows: a file, a model, a folder."""
+OUTSIDE = {"below the first task": "typer's own error", "a data set without its package": "its fix installs a package"}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in BY_HAND | OUTSIDE.keys()])
+def test_a_fix_that_is_pasted_has_another_outcome(name, tmp_path):
+    words = CASES[name][0]
+    before = printed(command(*words, cwd=tmp_path).stderr)
+    after = words
+    for error in before:
+        found = pasted(after, error, tmp_path)
+        assert found is not None, f"cannot be pasted: {error}"
+        after = found
+    done = command(*brief(after), cwd=tmp_path)
+    again = {(error.code, error.what) for error in printed(done.stderr)} & {(e.code, e.what) for e in before}
+    assert after != words and not again and "Usage:" not in done.stderr, (after, done.stderr)
+
+
+def test_the_first_word_of_a_command_may_be_a_setting_or_a_file_of_rows(tmp_path):
+    rows = "".join(f'{{"prompt": "{n}+1?", "answer": "{n + 1}"}}\n' for n in range(40))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    short = ["group=2", *brief(["train"])[1:]]
+    for name, words in (
+        ("char_count-1", ["env=char_count"]),
+        ("char_count-2", ["steps=1", "env=char_count"]),
+        ("gnomon.envs.char_count-1", ["env=gnomon.envs.char_count:CharCount"]),
+        ("rows-1", ["rows.jsonl"]),
+    ):
+        done = command("train", *words, *(word for word in short if word not in words), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "runs" / name).is_dir(), done.stdout
+    assert command("check", "env=char_count", cwd=tmp_path).returncode == 0
+    assert command("audit", "env=char_count", "--tasks", "8", cwd=tmp_path).returncode == 0
+    assert command("plan", "env=char_count", cwd=tmp_path).returncode == 0
+    for prefix in ("rg", "gem"):
+        done = command("train", f"env={prefix}:chain_sum", cwd=tmp_path)
+        assert "E023" not in done.stderr and (done.returncode == 0 or "is not installed" in done.stderr), done.stderr
 
 
 def test_all_mistakes_come_at_once(tmp_path):

@@ -120,7 +120,7 @@ def test_every_mistake_of_a_call_is_named_with_what_was_meant() -> None:
                 )
             ]
         )
-    fixes = ["did you mean objective.clip_high?", "did you mean objective.clip_high (default 0.2)?"]
+    fixes = ["objective.clip_high=0.3", "objective.clip_high=1"]
     assert [error.code for error in caught.value.errors] == ["E012", "E012", "E011"]
     assert [error.fix for error in caught.value.errors][:2] == fixes
     assert all("argument" in error.where for error in caught.value.errors)

@@ -51,6 +51,8 @@ def doctor(
 
 
 def is_run(word: str) -> bool:
-    """Whether a word names a run folder, there or not: a path, and neither that of a recipe nor `file.py:Class`."""
-    path = "/" in word and ":" not in word and not word.endswith(".toml")
-    return path or (Path(word) / "journal.db").exists()
+    """Whether a word names a run folder, there or not: a path, and not that of a recipe, of rows or `file.py:Class`."""
+    from gnomon.envs.rows import is_file
+
+    other = ":" in word or "=" in word or word.endswith((".toml", ".py")) or is_file(word)
+    return ("/" in word and not other) or (Path(word) / "journal.db").exists()

@@ -53,17 +53,13 @@ def plan(
 
 def configured(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:
     """The settings of a recipe, an environment or a run, and the folder if it is a run."""
-    from gnomon.config import Source, load, overrides, recorded, resolve
+    from gnomon.config import overrides, recorded, resolve
+    from gnomon.launch.subject import layers
 
-    run = Path(what) if is_run(what) else None
-    if run:
-        first = recorded(run / "recipe.toml")
-    elif what.endswith(".toml"):
-        first = load(Path(what))
-    else:
-        first = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([first, overrides(list(settings or []), 2)])
-    return config, run
+    if not is_run(what):
+        return resolve(layers(what, settings))[0], None
+    run = Path(what)
+    return resolve([recorded(run / "recipe.toml"), overrides(list(settings or []), 2)])[0], run
 
 
 def simulate(

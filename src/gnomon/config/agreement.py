@@ -324,7 +324,7 @@ def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             f"{name} learns from a teacher, and {'it is the policy itself' if named else 'none is set'}",
             where=origins.get(key, key),
             why="policy and teacher would give every token the same probability, so there would be nothing to learn",
-            fix="policy.reference=FOLDER of a model with the same tokenizer, or objective=opsd",
+            fix="objective=opsd, or policy.reference=FOLDER of a model with the same tokenizer",
         )
     if named and Need.REFERENCE not in needs and not config.regularize.kl:
         yield ConfigError(
@@ -332,7 +332,7 @@ def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             f"{name} does not read a reference policy",
             where=origins.get("policy.reference", "policy.reference"),
             why="policy.reference is read by objectives with a teacher, such as opd, and by a KL penalty",
-            fix="leave out policy.reference, or set objective=opd or regularize.kl",
+            fix='policy.reference="", or objective=opd, or regularize.kl=0.001',
         )
     if Need.SOLUTION in needs and config.regularize.kl:
         yield ConfigError(
@@ -340,7 +340,7 @@ def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             f"{name} cannot be combined with regularize.kl",
             where=origins.get("regularize.kl", "regularize.kl"),
             why="its reference reads the answer in its prompt, and a KL penalty needs one prompt for both policies",
-            fix="leave out regularize.kl, or objective=opd",
+            fix="regularize.kl=0, or objective=opd",
         )
 
 
@@ -449,7 +449,7 @@ def offline(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             f"{config.objective.type} has no offline steps",
             where=origins.get("rollout.offline", "rollout.offline"),
             why="only objectives with feedback in the prompt begin with rollouts of the base policy",
-            fix="leave out rollout.offline, or objective=fcp",
+            fix="rollout.offline=0, or objective=fcp",
         )
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import ValidationError
+
 from gnomon.config.renamed import RENAMED
-from gnomon.config.sections import DEFAULTS
-from gnomon.config.sources import Origins, leaves
-from gnomon.elsewhere import known
+from gnomon.config.sections import DEFAULTS, RunConfig
+from gnomon.config.sources import SHORT, Origins, leaves, put, value_of, word_of
+from gnomon.elsewhere import SWITCHES, known
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Mistake
 from gnomon.objectives.options import OBJECT, OPTIONS, REFUSED, declared
 from gnomon.objectives.options import RENAMED as RENAMED_OBJECTIVES
 from gnomon.objectives.options import meant as meant_objective
+from gnomon.objectives.spelling import nearest
 
-__all__ = ["explained", "unknown_objective", "wrong_option"]
+__all__ = ["as_setting", "explained", "unknown_objective", "wrong_option"]
 
 
 def explained(item: Any, origins: Origins) -> Iterator[ConfigError]:
@@ -25,35 +27,62 @@ def explained(item: Any, origins: Origins) -> Iterator[ConfigError]:
     if item["type"] != "extra_forbidden":
         yield explain(item, origins)
         return
-    below = [name for name in origins if name.startswith(f"{key}.")]
-    for name in below or [key]:
-        yield unknown_key(name, origins.get(name, name))
+    for name, value in leaves({key: item["input"]}).items():
+        yield unknown_key(name, value, origins.get(name, name))
 
 
-def unknown_key(key: str, where: str) -> ConfigError:
+def unknown_key(key: str, value: Any, where: str) -> ConfigError:
     """The mistake of setting what does not exist, with the name that it has here."""
     if key in RENAMED:
-        return ConfigError("E012", f"{key} is now called {RENAMED[key]}", where=where, fix=f"write {RENAMED[key]}")
-    ours, absent = known(key)
-    if ours == "run":
-        return ConfigError("E012", f"unknown key {key}", where=where, fix="did you mean run=FOLDER?")
-    if absent:
-        return ConfigError("E012", f"unknown key {key}", where=where, why=absent, fix="leave it out")
-    ours = ours or meant(key)
+        fix = word_of(RENAMED[key], value)
+        return ConfigError("E012", f"{key} is now called {RENAMED[key]}", where=where, fix=fix)
+    ours, absent = meant(key)
+    if absent or not ours:
+        why = absent or "gnomon config show lists every key"
+        return ConfigError("E012", f"unknown key {key}", where=where, why=why, fix="leave it out")
     default = leaves(DEFAULTS).get(ours)
-    hint = f"did you mean {ours}{'' if default is None else f' (default {default!r})'}?"
-    return ConfigError(
-        "E012", f"unknown key {key}", where=where, fix=hint if ours else "gnomon config show lists every key"
-    )
+    value = SWITCHES.get(key.rpartition(".")[2], value) if value is True else value
+    why = f"did you mean {ours}{'' if default is None else f' (default {default!r})'}?"
+    fix = word_of(ours, value if default is None or takes(ours, value) else default)
+    return ConfigError("E012", f"unknown key {key}", where=where, why=why, fix=fix)
+
+
+def as_setting(option: str, value: str) -> ConfigError | None:
+    """The mistake of writing a setting as an option, `--steps 2`; None where no setting is like it.
+
+    What is none of our settings may be an option of the environment.
+    """
+    key, supplied = option.lstrip("-").replace("-", "_"), value_of(value) if value else True
+    default = leaves(DEFAULTS).get(SHORT.get(key, key))
+    if default is not None or key == "run":
+        fix = word_of(key, supplied if default is None or takes(SHORT.get(key, key), supplied) else default)
+    elif meant(key)[0]:
+        fix = unknown_key(key, supplied, "").fix
+    elif value:
+        fix = word_of(f"env.{key}", supplied)
+    else:
+        return None
+    why = "settings are written key=value, without dashes"
+    return ConfigError("E003", f"{option} is not an option", where=f"the command line: {option}", why=why, fix=fix)
+
+
+def takes(key: str, value: Any) -> bool:
+    """Whether a setting may have a value, as far as it depends on nothing else."""
+    values: dict[str, Any] = {}
+    put(values, key, value)
+    try:
+        RunConfig.model_validate(values)
+    except ValidationError:
+        return False
+    return key != "objective.type" or unknown_objective(value, "") is None
 
 
 def explain(item: Any, origins: Origins) -> ConfigError:
     """One mistake of pydantic's, in our words."""
     key, what = ".".join(str(part) for part in item["loc"]), item["msg"][0].lower() + item["msg"][1:]
-    where = place_of(key, origins)
-    return ConfigError(
-        "E011", f"{key} is {item['input']!r}: {what}", where=where, fix=f"gnomon config show prints {key}"
-    )
+    default = leaves(DEFAULTS).get(key)
+    fix = "leave it out" if default is None else f"{word_of(key, default)}, the default"
+    return ConfigError("E011", f"{key} is {item['input']!r}: {what}", where=place_of(key, origins), fix=fix)
 
 
 def unknown_objective(name: Any, where: str) -> ConfigError | None:
@@ -74,7 +103,9 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
         return ConfigError(
             "E013", f"there is no objective {name!r}", where=where, why=reason, fix=f"objective={instead}"
         )
-    return ConfigError("E013", f"unknown objective {name!r}", where=where, fix=meant_objective(name))
+    near = meant_objective(name)
+    why = f"did you mean {near}?" if near else "gnomon objective --list prints the names"
+    return ConfigError("E013", f"unknown objective {name!r}", where=where, why=why, fix=f"objective={near or 'grpo'}")
 
 
 def wrong_option(mistake: Mistake, origins: Origins) -> ConfigError:
@@ -83,10 +114,17 @@ def wrong_option(mistake: Mistake, origins: Origins) -> ConfigError:
     where, wanted = place_of(key, origins), mistake.wanted
     if wanted:
         return ConfigError("E011", f"{key} is {mistake.value!r}; it must be {wanted}", where=where, fix=mistake.fix)
-    ours = known(key)[0]
-    taken = ours.removeprefix("objective.") in declared(mistake.row).options
-    fix = f"did you mean {ours}?" if taken else mistake.fix
-    return ConfigError("E012", f"{mistake.row} has no option {key}", where=where, fix=fix)
+    options = declared(mistake.row).options
+    ours = known(key)[0].removeprefix("objective.")
+    near = ours if ours in options else mistake.near
+    if not near:
+        names = ", ".join(f"objective.{name}" for name in options)
+        why = f"its options are {names}" if names else "it has no options"
+        return ConfigError("E012", f"{mistake.row} has no option {key}", where=where, why=why, fix="leave it out")
+    default, value = options[near].default, mistake.value
+    why = f"did you mean objective.{near} (default {default})?"
+    fix = word_of(f"objective.{near}", value if options[near].takes(value) else default)
+    return ConfigError("E012", f"{mistake.row} has no option {key}", where=where, why=why, fix=fix)
 
 
 def place_of(key: str, origins: Origins) -> str:
@@ -94,13 +132,16 @@ def place_of(key: str, origins: Origins) -> str:
     return next((place for name, place in origins.items() if name == key or name.startswith(f"{key}.")), key)
 
 
-def meant(key: str) -> str:
-    """The key that a wrong one most likely stands for, or the empty text."""
-    last = key.rpartition(".")[2]
+def meant(key: str) -> tuple[str, str]:
+    """The key that a wrong one most likely stands for, or why there is none like it; two empty texts for neither."""
+    ours, absent = known(key)
+    if ours or absent:
+        return ours, absent
     options = {f"objective.{name}" for row in OPTIONS.values() for name in row.options}
     names = [*DEFAULTS, *leaves(DEFAULTS), *sorted(options)]
-    if near := difflib.get_close_matches(key, names, 1, 0.6):
-        return near[0]
-    ends = {name.rpartition(".")[2]: name for name in names}
-    near = difflib.get_close_matches(last, ends, 1, 0.6)
-    return ends[near[0]] if near else ""
+    parts = key.split(".")
+    tails = [".".join(parts[place:]) for place in range(1, len(parts))]
+    if near := next((tail for tail in tails if tail in names), "") or nearest(key, names):
+        return near, ""
+    ends = {name.rpartition(".")[2]: name for name in reversed(names)}
+    return ends.get(nearest(key.rpartition(".")[2], ends), ""), ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,26 @@ import tomli_w
 
 from gnomon.config.renamed import present
 from gnomon.config.sections import RunConfig
-from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.errors import ConfigError, ConfigErrors, sibling
 from gnomon.models.hub import at_commits
+from gnomon.objectives.options import OPTIONS
+from gnomon.objectives.spelling import nearest
 
-__all__ = ["SHORT", "Origins", "Source", "leaves", "load", "overrides", "put", "recorded", "to_toml", "whole_key"]
+__all__ = [
+    "SHORT",
+    "Origins",
+    "Source",
+    "leaves",
+    "load",
+    "overrides",
+    "put",
+    "recipes",
+    "recorded",
+    "to_toml",
+    "value_of",
+    "whole_key",
+    "word_of",
+]
 
 Origins = Mapping[str, str]
 """Dotted key to where it was given."""
@@ -56,7 +73,9 @@ def load(path: Path) -> Source:
         text = found(path).read_text("utf-8")
         values = tomllib.loads(text)
     except OSError as error:
-        problem = ConfigError("E001", "the recipe cannot be read", where=str(path), why=str(error.strerror))
+        near = sibling(path, lambda path: path.suffix == ".toml") or nearest(path.name, recipes())
+        fix = f"{near} is a recipe" if near else "give a path relative to this folder: dir/recipe.toml"
+        problem = ConfigError("E001", "the recipe cannot be read", where=str(path), why=str(error.strerror), fix=fix)
         raise ConfigErrors([problem]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigErrors(
@@ -67,8 +86,13 @@ def load(path: Path) -> Source:
 
 def found(path: Path) -> Path:
     """The recipe itself, or the one of this name that ships."""
-    shipped = Path(str(files("gnomon.recipes").joinpath(path.name)))
-    return shipped if path.parent == Path() and not path.exists() and shipped.is_file() else path
+    return recipes().get(path.name, path) if path.parent == Path() and not path.exists() else path
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes that ship, by name."""
+    every = (Path(str(file)) for file in files("gnomon.recipes").iterdir())
+    return {file.name: file for file in sorted(every) if file.suffix == ".toml"}
 
 
 def recorded(path: Path) -> Source:
@@ -113,8 +137,8 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
             continue
         where = f"the command line, argument {place}: {word}"
         if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):
-            fix = "settings are written key=value, for example rollout.group=16"
-            problems.append(ConfigError("E003", f"{word!r} is not a setting", where=where, fix=fix))
+            why = "settings are written key=value, for example rollout.group=16"
+            problems.append(ConfigError("E003", f"{word!r} is not a setting", where=where, why=why, fix=written(word)))
             continue
         value = value_of(raw)
         put(values, whole_key(key, value), value)
@@ -122,6 +146,14 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
     if problems:
         raise ConfigErrors(problems)
     return Source(values, origins)
+
+
+def written(word: str) -> str:
+    """The setting that a word without `key=` stands for: an objective, or a key with another sign or with dashes."""
+    if word in OPTIONS:
+        return f"objective={word}"
+    match = re.fullmatch(r"([A-Za-z_][\w.-]*)(?:=|:=?|==)([^=].*)", word)
+    return word_of(match[1].replace("-", "_"), value_of(match[2])) if match else "leave it out"
 
 
 def to_toml(config: RunConfig) -> str:
@@ -155,6 +187,14 @@ def value_of(raw: str) -> Any:
         return tomllib.loads(f"x = {raw}")["x"]
     except tomllib.TOMLDecodeError:
         return raw
+
+
+def word_of(key: str, value: Any) -> str:
+    """`key=value` as a shell takes it, which `overrides` reads as this value."""
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if isinstance(value, str) and value_of(text) != value:
+        text = json.dumps(value)
+    return shlex.quote(f"{key}={text}")
 
 
 def line_of(text: str, key: str) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from gnomon.audit import Severity, preflight
-from gnomon.config import RunConfig, Source, leaves, load, overrides, resolve
+from gnomon.config import RunConfig, leaves, resolve
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.template import foreign
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigErrors
 from gnomon.launch.find import check_env_config, check_policy_config, make_env
+from gnomon.launch.subject import layers
 
 __all__ = ["examine_recipe"]
 
@@ -25,10 +25,7 @@ def examine_recipe(what: str, words: Sequence[str] = ()) -> list[Finding]:
     It runs the environment's code, as `gnomon train` does.
     """
     try:
-        first = (
-            load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
-        )
-        config, _ = resolve([first, overrides(words, 2)], [check_env_config, check_policy_config])
+        config, _ = resolve(layers(what, words), [check_env_config, check_policy_config])
     except ConfigErrors as error:
         return [
             Finding(

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import ConfigError, ResourceError
+from gnomon.errors import ConfigError, ResourceError, sibling
 
 __all__ = ["Row", "content_hash", "is_file", "located", "read", "stamp"]
 
@@ -44,7 +44,9 @@ def stamp(path: str) -> tuple[int, int]:
     try:
         found = Path(path).stat()
     except OSError as error:
-        raise unreadable(path, error.strerror or "", "give the path from here") from error
+        near = sibling(path, lambda path: is_file(path.name))
+        fix = f"{near} is a file of rows" if near else "give a path relative to this folder"
+        raise unreadable(path, error.strerror or "", fix) from error
     return found.st_mtime_ns, found.st_size
 
 

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import difflib
-import importlib
-import importlib.util
-import json
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from gnomon.config import Env as EnvConfig
-from gnomon.config import Origins, RunConfig
+from gnomon.config import Origins, RunConfig, load, word_of
+from gnomon.config.sources import recipes
 from gnomon.envs import ENVS, Env
-from gnomon.envs.blame import place, quoted, raised
-from gnomon.errors import ConfigError, GnomonError, ModelError
+from gnomon.errors import ConfigError, GnomonError, ModelError, sibling
 from gnomon.integrations.environments import ADAPTERS, adapter
 from gnomon.integrations.rewards import named
+from gnomon.launch.modules import classes, imported, no_file, unimportable
 from gnomon.launch.objects import OBJECT, by_object
 from gnomon.launch.teacher import reference_folder
 from gnomon.models.backends import require_flex
 from gnomon.models.folder import SHIPPED, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.objectives.declaration import Rewards
+from gnomon.objectives.spelling import nearest
 from gnomon.verifiers import Slot
-from gnomon.workers.fork_server import WORKER
 
-__all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "require_outside"]
+__all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env"]
 
 
 def env_class(name: str, where: str = "env") -> type[Any]:
@@ -51,15 +43,16 @@ def env_class(name: str, where: str = "env") -> type[Any]:
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
         raise unknown_env(name, where)
-    module = imported(module_name, where)
+    module = imported(module_name, attribute, where)
     found = getattr(module, attribute, None)
     if not isinstance(found, type):
         names = [
             n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__
         ]
-        raise ConfigError(
-            "E021", f"{module_name} has no class {attribute}", where=where, fix=f"it has {', '.join(names) or 'none'}"
-        )
+        near = nearest(attribute, names) or next(iter(names), "")
+        why = f"it has {', '.join(names)}" if names else "it defines no class; gnomon new env my_task writes an example"
+        fix = f"env={module_name}:{near}" if near else "gnomon new env my_task"
+        raise ConfigError("E021", f"{module_name} has no class {attribute}", where=where, why=why, fix=fix)
     return found
 
 
@@ -67,92 +60,33 @@ def unknown_env(name: str, where: str) -> ConfigError:
     """The error for an unknown environment: a file without a class, or a misspelled name."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            fix = "give a path relative to this folder: dir/file.py:Class"
-            return ConfigError("E021", f"there is no file {name}", where=where, fix=fix)
+            return no_file(name, "Class", where)
         try:
-            found = [f"{name}:{kind}" for kind in classes(Path(name))]
+            found = [f"env={name}:{kind}" for kind in classes(Path(name))]
         except (SyntaxError, ValueError) as error:
             return unimportable(name, error, where)
-        why = "" if found else "the file defines no class; gnomon new env my_task writes an example"
-        fix = "name a class of the file: " + " or ".join(found) if found else "file.py:Class"
+        why = "an environment is a class" if found else "the file defines no class"
+        fix = ", or ".join(found) or "gnomon new env my_task   (writes an example)"
         return ConfigError("E021", f"{name} names a file but no class in it", where=where, why=why, fix=fix)
-    near = difflib.get_close_matches(name, ENVS, 1)
-    fix = f"one of {', '.join(ENVS)}, or file.py:Class, or {':NAME, '.join(ADAPTERS)}:NAME"
-    return ConfigError("E021", f"there is no environment {name!r}", where=where, fix=f"env={near[0]}" if near else fix)
+    why = f"the names are {', '.join(ENVS)}; file.py:Class and {':NAME, '.join(ADAPTERS)}:NAME are names too"
+    if near := nearest(name, ENVS):
+        why, fix = f"did you mean {near}?", f"env={near}"
+    elif recipe := recipe_of(name):
+        why, fix = f"the recipe {recipe} trains on these tasks", f"gnomon train {recipe}"
+    elif "/" in name:
+        why, fix = "the environment dataset reads data sets of the hub and folders", f"env=dataset env.path={name}"
+    else:
+        fix = "env=countdown, or another of these names"
+    return ConfigError("E021", f"there is no environment {name!r}", where=where, why=why, fix=fix)
 
 
-def classes(path: Path) -> list[str]:
-    """The classes at the top of a file, without running it. Raises: SyntaxError or ValueError for what is no Python."""
-    body = ast.parse(path.read_bytes(), str(path)).body
-    return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-
-
-def imported(name: str, where: str) -> ModuleType:
-    """The module of a file or a dotted name. Raises: ConfigError E021 for no file, E023 for code that does not run."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    LOADING.append(name)
-    try:
-        return from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
-    except FileNotFoundError as error:
-        if Path(name).is_file():
-            raise unimportable(name, error, where) from error
-        raise ConfigError(
-            "E021",
-            f"there is no file {name}",
-            where=where,
-            fix="give a path relative to this folder: dir/file.py:Class",
-        ) from error
-    except GnomonError:
-        raise
-    except Exception as error:
-        raise unimportable(name, error, where) from error
-    finally:
-        LOADING.pop()
-
-
-def unimportable(name: str, error: Exception, where: str) -> ConfigError:
-    """The error for a module that does not run, at the author's line."""
-    line = quoted(place(error, None))
-    if isinstance(error, SyntaxError) and error.filename:
-        line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
-    missing = isinstance(error, ModuleNotFoundError) and error.name
-    fix = f"pip install {error.name}, or start in a folder from which {error.name} can be imported" if missing else ""  # type: ignore[attr-defined]
-    if "frozen dataclass" in str(error):
-        fix = "write @dataclass(frozen=True, kw_only=True) above the class"
-    return ConfigError("E023", f"{name} cannot be imported: {raised(error)}", where=line or where, fix=fix)
-
-
-LOADING: list[str] = []
-"""Modules that are being imported for a run, the innermost last."""
-
-
-def require_outside() -> None:
-    """Raises: ConfigError E026 for a run that would start because its environment's file is imported."""
-    if LOADING or WORKER in os.environ:
-        raise ConfigError(
-            "E026", "a run cannot start while a file is imported" + (f": {LOADING[-1]}" if LOADING else ""),
-            why="every worker process imports the file of the environment and would start the run again",
-            fix='put the call under `if __name__ == "__main__":`',
-        )  # fmt: skip
-
-
-def from_file(path: Path) -> ModuleType:
-    """The module of a file, loaded once under a name made of its path."""
-    path = path.resolve()
-    name = "gnomon_env_" + sha256(str(path).encode()).hexdigest()[:12]
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+def recipe_of(name: str) -> str:
+    """The recipe that ships for a data set with this name, with or without its owner; empty where none does."""
+    for recipe, file in recipes().items():
+        path = str(load(file).values["env"].get("path", "")).lower()
+        if name.lower() in (path, path.rpartition("/")[2], recipe.partition("-")[0]):
+            return recipe
+    return ""
 
 
 def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
@@ -183,14 +117,7 @@ def check_one_env(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     wrong = [key for key in config.env.options if key not in fields]
     for key in wrong:
-        near = difflib.get_close_matches(key, fields, 1)
-        fix = (
-            f"did you mean env.{near[0]} (default {fields[near[0]].default!r})?"
-            if near
-            else f"it has {', '.join(fields)}"
-        )
-        where = origins.get(f"env.{key}", f"env.{key}")
-        yield ConfigError("E012", f"unknown key env.{key}: {config.env.type} has no such option", where=where, fix=fix)
+        yield unknown_option(config.env, key, fields, origins.get(f"env.{key}", f"env.{key}"))
     switches = {key for key, field in fields.items() if isinstance(field.default, bool)}
     unclear = [key for key, value in config.env.options.items() if key in switches and not isinstance(value, bool)]
     for key in unclear:
@@ -201,11 +128,24 @@ def check_one_env(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             counts = config.objective.declared.rewards is Rewards.BINARY
             if counts and (pays_format(env) or env.reward_range != (0.0, 1.0)):
                 yield not_binary(config, origins, env)
-        except ConfigError as error:
-            yield error
+        except GnomonError as error:
+            yield ConfigError(error.code, error.what, where=error.where, why=error.why, fix=error.fix)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             yield no_task(config.env, origins, fields, why)
+
+
+def unknown_option(env: EnvConfig, key: str, fields: Mapping[str, Any], where: str) -> ConfigError:
+    """The error for an option that the environment does not have."""
+    what = f"unknown key env.{key}: {env.type} has no such option"
+    near = nearest(key, fields)
+    if not near:
+        why = f"it has {', '.join(fields)}" if fields else "it has no options"
+        return ConfigError("E012", what, where=where, why=why, fix="leave it out")
+    default = fields[near].default
+    hint = "" if default is dataclasses.MISSING else f" (default {default!r})"
+    fix = word_of(f"env.{near}", env.options[key])
+    return ConfigError("E012", what, where=where, why=f"did you mean env.{near}{hint}?", fix=fix)
 
 
 def tried(config: EnvConfig) -> Env:
@@ -231,7 +171,7 @@ def refused_option(config: EnvConfig, origins: Origins, key: str, default: objec
     """An option with a value that the environment cannot use."""
     where = origins.get(f"env.{key}", f"env.{key}")
     what = f"{config.type} cannot make a task with env.{key}={config.options[key]!r}"
-    fix = f"env.{key}={json.dumps(default)}" if isinstance(default, str | int | float | tuple) else "leave it out"
+    fix = word_of(f"env.{key}", default) if isinstance(default, str | int | float | tuple) else "leave it out"
     return ConfigError("E024", what, where=where, why=why, fix=fix)
 
 
@@ -243,7 +183,7 @@ def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
         f"{config.objective.type} needs rewards of 0 or 1, and {config.env.type} gives other rewards",
         where=origins.get("objective.type", "objective.type"),
         why="it rewards the format as well as the answer" if paid else f"its rewards range from {low:g} to {high:g}",
-        fix="env.format=0" if paid else "objective=rloo accepts any reward",
+        fix="env.format=0" if paid else "objective=rloo, which accepts any reward",
     )
 
 
@@ -282,7 +222,9 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
     shown = config.rollout.demonstrations
     if shown and config.objective.declared.demonstrated and not Path(shown).is_file():
         where = origins.get("rollout.demonstrations", "rollout.demonstrations")
-        yield ConfigError("E035", f"there is no file {shown}", where=where, fix="give a path relative to this folder")
+        near = sibling(shown)
+        fix = word_of("rollout.demonstrations", near) if near else "give a path relative to this folder"
+        yield ConfigError("E035", f"there is no file {shown}", where=where, fix=fix)
 
 
 def unfit_reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

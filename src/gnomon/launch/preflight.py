@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gnomon.audit import Finding, Severity, preflight
-from gnomon.config import RunConfig
+from gnomon.config import RunConfig, word_of
 from gnomon.envs.base import Env
 from gnomon.envs.blame import quoted
 from gnomon.errors import ConfigError, ConfigErrors
@@ -35,7 +36,8 @@ def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
     )  # fmt: skip
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]
-        refusals = [refused(finding, config.env.type, env) for finding in broken or report.blocking]
+        rules = [finding.rule for finding in report.blocking]
+        refusals = [refused(finding, config.env.type, env, rules) for finding in broken or report.blocking]
         raise ConfigErrors([with_code(refusals[0], report.repair), *refusals[1:]] if report.repair else refusals)
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
@@ -51,11 +53,11 @@ def with_code(error: ConfigError, code: str) -> ConfigError:
     )
 
 
-def refused(finding: Finding, name: str, env: Env) -> ConfigError:
-    """A finding that stops a run, as an error; one that may be meant says how to accept it."""
-    accept = f"gnomon audit {name} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it"
+def refused(finding: Finding, name: str, env: Env, rules: Sequence[str]) -> ConfigError:
+    """A finding that stops a run, as an error; one that may be meant says how to accept all of them."""
+    accept = f"gnomon audit {name} shows it; {word_of('audit.acknowledge', rules)} accepts it"
     if name.startswith(OBJECT):
-        accept = f'audit={{"acknowledge": ["{finding.rule}"]}} in the call accepts it'
+        accept = f"audit={{'acknowledge': {list(rules)}}} in the call accepts it"
     where = quoted(finding.where) or (defined(env) if name.startswith(OBJECT) else name)
     fix = finding.fix if finding.rule in BROKEN else accept
-    return ConfigError("E124", f"{finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)
+    return ConfigError("E124", f"the audit found {finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)

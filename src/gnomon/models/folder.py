@@ -13,7 +13,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, sibling
 from gnomon.models.hub import fetched, hub_name, present
 
 __all__ = ["SHIPPED", "base_hash", "config_folder", "model_folder", "present_folder", "table"]
@@ -64,12 +64,14 @@ def _examined(name: str | Path) -> Path:
         fix = "merge it into its base model and use the merged folder; of a run: gnomon export RUN FOLDER --merged"
         raise _unsupported(folder, "the folder contains an adapter", why, fix)
     if not (folder / "config.json").is_file():
+        near = sibling(folder, lambda path: (path / "config.json").is_file())
+        word = f"policy={near}" if near else "policy=tiny, the built-in policy"
         raise ModelError(
             "E301",
             "the folder contains no model" if folder.exists() else "the model folder does not exist",
             where=str(folder),
             why="a model folder contains config.json, model.safetensors and tokenizer.json",
-            fix="policy=tiny is the built-in policy; for another, set policy=FOLDER, or policy=OWNER/NAME of the hub",
+            fix=f"{word}, or policy=FOLDER of another model, or policy=OWNER/NAME of the hub",
         )
     config = table(folder / "config.json")
     _require_known(folder, config)

@@ -5,14 +5,15 @@ Nothing here needs torch: a configuration, a command line or a page reads a decl
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["Data", "Declaration", "Mistake", "Need", "Option", "OptionError", "Rewards", "Value", "nearest"]
+from gnomon.objectives.spelling import nearest
+
+__all__ = ["Data", "Declaration", "Mistake", "Need", "Option", "OptionError", "Rewards", "Value"]
 
 Value = float | str
 """Of an option: a number or a word."""
@@ -83,6 +84,8 @@ class Mistake(NamedTuple):
     wanted: str
     """What the value must be; empty where the row has no such option."""
     fix: str
+    near: str = ""
+    """The option of the row that was meant, where the row has no such option."""
 
     def __str__(self) -> str:
         if self.wanted:
@@ -186,7 +189,8 @@ class Declaration:
         for name, value in options.items():
             option = self.options.get(name)
             if option is None:
-                found.append(Mistake(self.name, name, value, "", self._meant(name, prefix)))
+                near = nearest(name, self.options)
+                found.append(Mistake(self.name, name, value, "", self._meant(near, prefix), near))
             elif not option.takes(value):
                 fix = f"{prefix}{name}={option.default}, the default"
                 found.append(Mistake(self.name, name, value, option.wanted, fix))
@@ -202,13 +206,8 @@ class Declaration:
         kinds = {name: type(option.default) for name, option in self.options.items()}
         return {name: kinds[name](options.get(name, option.default)) for name, option in self.options.items()}
 
-    def _meant(self, name: str, prefix: str) -> str:
-        if near := nearest(name, self.options):
+    def _meant(self, near: str, prefix: str) -> str:
+        if near:
             return f"did you mean {prefix}{near} (default {self.options[near].default})?"
         names = ", ".join(prefix + each for each in self.options)
         return f"its options are {names}" if names else "leave it out; it has no options"
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """The known word that is most like this one; empty where none is."""
-    return next(iter(difflib.get_close_matches(word, known, 1)), "")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from math import inf
 
-from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards, nearest
+from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards
+from gnomon.objectives.spelling import nearest
 
 __all__ = ["OPTIONS", "REFUSED", "RENAMED", "declared", "in_family", "meant"]
 
@@ -588,14 +589,19 @@ def declared(name: str) -> Declaration:
         instead, reason = REFUSED[name]
         raise OptionError(f"there is no objective {name!r}: {reason}; take {instead}")
     if name not in OPTIONS:
-        raise OptionError(f"unknown objective {name!r} ({meant(name)})")
+        near = meant(name)
+        hint = f"did you mean {near}?" if near else f"one of {', '.join(sorted(OPTIONS))}"
+        raise OptionError(f"unknown objective {name!r} ({hint})")
     return OPTIONS[name]
 
 
+COMMON = ("grpo", "ppo", "dapo", "dr_grpo", "rloo", "reinforce", "gspo", "cispo")
+"""Rows that most users mean: a misspelled name that is as near to several rows is one of them."""
+
+
 def meant(name: object) -> str:
-    """What was meant by the name of a row that does not exist."""
-    near = ELSEWHERE.get(str(name).lower()) or nearest(str(name), OPTIONS)
-    return f"did you mean {near}?" if near else f"one of {', '.join(sorted(OPTIONS))}"
+    """The row that was meant by a name that does not exist; the empty text where none is near."""
+    return ELSEWHERE.get(str(name).lower()) or nearest(str(name), (*COMMON, *OPTIONS))
 
 
 def in_family(family: str, parameter: float, group: int) -> bool:

@@ -67,7 +67,7 @@ from gnomon.objectives.counts import (
 )
 from gnomon.objectives.credit import Credit, Ended, Rollouts, across_players, terminal
 from gnomon.objectives.curves import GRID, Curve, count_weight, curve
-from gnomon.objectives.declaration import Data, Declaration, Mistake, Need, Option, OptionError, Rewards, Value, nearest
+from gnomon.objectives.declaration import Data, Declaration, Mistake, Need, Option, OptionError, Rewards, Value
 from gnomon.objectives.distillation import toward_reference
 from gnomon.objectives.distillation_rows import opd, opd_sequence, opsd
 from gnomon.objectives.edge_cases import edges
@@ -543,7 +543,6 @@ __all__ = [
     "mini_rl",
     "most_uncertain",
     "most_uncertain_alone",
-    "nearest",
     "no_correction",
     "no_ratio",
     "nsr",

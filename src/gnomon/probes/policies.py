@@ -27,7 +27,7 @@ def settings_of(name: str, words: Sequence[str] = ()) -> RunConfig:
     Raises: RunError E185 for a run without such a checkpoint, E437 for one that trained an adapter; ConfigErrors.
     """
     layers: list[Source] = []
-    policy = name
+    policy = name.removeprefix("policy=")
     if is_run(name):
         folder, step = split_step(name)
         layers.append(recorded(folder / RECIPE))

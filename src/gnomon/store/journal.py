@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import GnomonError, ResourceError, RunError, is_full
+from gnomon.errors import GnomonError, ResourceError, RunError, is_full, sibling
 from gnomon.store.failpoint import failpoint
 from gnomon.store.layout import APPLICATION, COLUMNS, FORMAT, JOURNAL, ROOT, SCHEMA, Record, link, pack, unpack
 
@@ -102,12 +102,13 @@ def find(folder: Path) -> Path:
     """
     path = (folder / JOURNAL).resolve()
     if not path.is_file():
+        near = sibling(folder, lambda path: (path / JOURNAL).is_file())
         raise RunError(
             "E404",
             "the folder contains no run" if folder.is_dir() else "the folder does not exist",
             where=str(folder),
             why=f"a run folder contains {JOURNAL}",
-            fix="ls -d */journal.db runs/*/journal.db   (lists the run folders near you)",
+            fix=f"{near} is a run folder" if near else "gnomon ls .   (lists the runs below this folder)",
         )
     return path
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import hashlib
 import importlib.util
 import math
@@ -17,6 +16,7 @@ from gnomon.config.sources import SHORT, leaves, put
 from gnomon.config.sources import load as recipe
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.find import check_env_config, check_policy_config
+from gnomon.objectives.spelling import nearest
 from gnomon.studies.measures import Measure, final
 from gnomon.studies.statistics import ALPHA
 
@@ -237,7 +237,3 @@ def wrong_settings(study: Study, where: str) -> list[ConfigError]:
         except ConfigError as error:
             found.append(error)
     return found
-
-
-def nearest(word: str, known: Mapping[str, object]) -> str:
-    return next(iter(difflib.get_close_matches(word, known, 1)), "")

@@ -35,7 +35,7 @@ def kl_penalised(config: RunConfig, row: Objective) -> Objective:
             "E041",
             f"{row.name} already has a KL penalty, and regularize.kl would replace it",
             where="regularize.kl",
-            fix=f"leave out regularize.kl with objective={row.name}",
+            fix="regularize.kl=0",
         )
     penalty = getattr(penalties, config.regularize.estimator)
     return replace(row, penalty=penalty, penalty_weight=config.regularize.kl)

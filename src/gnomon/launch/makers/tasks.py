@@ -23,6 +23,6 @@ def make_tasks(config: RunConfig, env: Env, row: Objective) -> Env:
             "E040",
             f"the train split has {size} tasks, and none with index {beyond[0]}",
             where="rollout.tasks",
-            fix=f"indices from 0 to {size - 1}",
+            fix=f"rollout.tasks=[{size - 1}], or other indices from 0 to {size - 1}",
         )
     return env

@@ -1,0 +1,40 @@
+"""A setting that is written as an option of a command, `--steps 2`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperGroup
+
+from gnomon.errors import ConfigErrors
+
+__all__ = ["Commands"]
+
+
+class Commands(TyperGroup):
+    """The commands. Where one takes settings, an unknown option with the name of a setting is shown as one."""
+
+    def invoke(self, ctx: Any) -> Any:
+        words = [*ctx._protected_args, *ctx.args]
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if not hasattr(error, "possibilities"):  # Only the error for an unknown option has it.
+                raise
+            taken = any(parameter.name == "settings" for parameter in error.ctx.command.params)  # type: ignore[attr-defined]
+            require_option(error.option_name, words) if taken else None  # type: ignore[attr-defined]
+            raise
+
+
+def require_option(option: str, words: Sequence[str]) -> None:
+    """Raises: ConfigErrors E003 if an option is a setting."""
+    from gnomon.config.mistakes import as_setting
+
+    place, word = next(each for each in enumerate(words) if each[1].startswith(option))
+    option, sign, value = word.partition("=")
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if not sign and not following.startswith("--") and "=" not in following:
+        value = following
+    if problem := as_setting(option, value):
+        raise ConfigErrors([problem])

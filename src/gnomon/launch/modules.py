@@ -1,0 +1,113 @@
+"""The Python module that a user names, a file or a dotted name, and the errors of importing it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import sys
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+
+from gnomon.envs.blame import place, quoted, raised
+from gnomon.errors import ConfigError, GnomonError, sibling
+from gnomon.workers.fork_server import WORKER
+
+__all__ = ["classes", "imported", "no_file", "require_outside", "unimportable"]
+
+
+def no_file(name: str, attribute: str, where: str) -> ConfigError:
+    """The error for a Python file that does not exist."""
+    near = sibling(name, lambda path: path.suffix == ".py")
+    fix = f"env={near}:{attribute}" if near else f"give a path relative to this folder: dir/file.py:{attribute}"
+    return ConfigError("E021", f"there is no file {name}", where=where, fix=fix)
+
+
+def no_module(name: str, attribute: str, where: str) -> ConfigError:
+    """The error for a dotted name of no module."""
+    file = f"{name.replace('.', '/')}.py"
+    near = sibling(file, lambda path: path.suffix == ".py")
+    fix = f"env={near}:{attribute}" if near else f"start in a folder from which {name} can be imported"
+    return ConfigError("E021", f"there is no module {name}", where=where, fix=fix)
+
+
+def classes(path: Path) -> list[str]:
+    """The classes at the top of a file, without running it. Raises: SyntaxError or ValueError for what is no Python."""
+    body = ast.parse(path.read_bytes(), str(path)).body
+    return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+
+
+def imported(name: str, attribute: str, where: str) -> ModuleType:
+    """The module of a file or a dotted name.
+
+    Args: attribute: what is wanted of it, for the fix.
+    Raises: ConfigError E021 if there is no such file or module, E023 for code that does not run.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    LOADING.append(name)
+    try:
+        return from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except FileNotFoundError as error:
+        if Path(name).is_file():
+            raise unimportable(name, error, where) from error
+        raise no_file(name, attribute, where) from error
+    except GnomonError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise no_module(name, attribute, where) from error
+        raise unimportable(name, error, where) from error
+    except Exception as error:
+        raise unimportable(name, error, where) from error
+    finally:
+        LOADING.pop()
+
+
+def unimportable(name: str, error: Exception, where: str) -> ConfigError:
+    """The error for a module that does not run, at the author's line."""
+    line = quoted(place(error, None))
+    if isinstance(error, SyntaxError) and error.filename:
+        line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
+    fix = "correct this line, then repeat the command"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        fix = f"pip install {error.name}, or start in a folder from which {error.name} can be imported"
+    elif isinstance(error, SyntaxError) and error.msg == "expected ':'" and error.text:
+        fix = f"{error.text.strip()}:"
+    elif "frozen dataclass" in str(error):
+        fix = "@dataclass(frozen=True, kw_only=True), above the class"
+    return ConfigError("E023", f"{name} cannot be imported: {raised(error)}", where=line or where, fix=fix)
+
+
+LOADING: list[str] = []
+"""Modules that are being imported for a run, the innermost last."""
+
+
+def require_outside() -> None:
+    """Raises: ConfigError E026 for a run that would start because its environment's file is imported."""
+    if LOADING or WORKER in os.environ:
+        raise ConfigError(
+            "E026", "a run cannot start while a file is imported" + (f": {LOADING[-1]}" if LOADING else ""),
+            why="every worker process imports the file of the environment and would start the run again",
+            fix='put the call under `if __name__ == "__main__":`',
+        )  # fmt: skip
+
+
+def from_file(path: Path) -> ModuleType:
+    """The module of a file, loaded once under a name made of its path."""
+    path = path.resolve()
+    name = "gnomon_env_" + sha256(str(path).encode()).hexdigest()[:12]
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,58 @@
+"""What the first word of a command names: a recipe, an environment, or a file of rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gnomon.config import Source, load, overrides
+from gnomon.envs.rows import is_file
+from gnomon.errors import ConfigError, ConfigErrors
+
+__all__ = ["env_of", "layers", "name_of", "subject"]
+
+SETTING = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+NAMED = ("env", "env.type")
+
+
+def layers(word: str, settings: Sequence[str] | None) -> list[Source]:
+    """The first word of a command and the settings after it, as layers of a configuration.
+
+    Where the word is itself a setting, one of them names the environment.
+
+    Raises: ConfigErrors E021 if none does; as `load` and `overrides`.
+    """
+    words = list(settings or ())
+    if name_of(word):
+        return [subject(word), overrides(words, 2)]
+    supplied = overrides([word, *words])
+    if "env.type" in supplied.origins:
+        return [supplied]
+    fix = "env=countdown, or another environment that gnomon env list prints"
+    raise ConfigErrors([ConfigError("E021", "no word names an environment", where="the command line", fix=fix)])
+
+
+def name_of(word: str) -> str:
+    """The name in a word, with `env=` before it or without; the empty text for another setting."""
+    match = SETTING.fullmatch(word)
+    if match is None:
+        return word
+    return match[2].strip("\"'") if match[1] in NAMED else ""
+
+
+def subject(word: str) -> Source:
+    """The recipe, environment or file of rows that a word names."""
+    name, place = name_of(word), f"the command line: {word}"
+    if name.endswith(".toml"):
+        return load(Path(name))
+    if is_file(name):
+        return Source({"env": {"type": "dataset", "path": name}}, {"env.type": place, "env.path": place})
+    return Source({"env": name}, {"env": place})
+
+
+def env_of(word: str) -> tuple[str, dict[str, Any]]:
+    """The type and the options of the environment that a word names."""
+    env = subject(word).values.get("env", "")
+    return (env, {}) if isinstance(env, str) else (env.get("type", ""), {k: v for k, v in env.items() if k != "type"})
