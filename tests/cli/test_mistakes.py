@@ -113,7 +113,7 @@ def test_the_first_word_of_a_command_may_be_a_setting_or_a_file_of_rows(tmp_path
     for name, words in (
         ("char_count-1", ["env=char_count"]),
         ("char_count-2", ["steps=1", "env=char_count"]),
-        ("gnomon.envs.char_count-1", ["env=gnomon.envs.char_count:CharCount"]),
+        ("gnomon.envs-1", ["env=gnomon.envs.char_count:CharCount"]),
         ("rows-1", ["rows.jsonl"]),
     ):
         done = command("train", *words, *(word for word in short if word not in words), cwd=tmp_path)

@@ -60,4 +60,4 @@ def refused(finding: Finding, name: str, env: Env, rules: Sequence[str]) -> Conf
         accept = f"audit={{'acknowledge': {list(rules)}}} in the call accepts it"
     where = quoted(finding.where) or (defined(env) if name.startswith(OBJECT) else name)
     fix = finding.fix if finding.rule in BROKEN else accept
-    return ConfigError("E124", f"the audit found {finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)
+    return ConfigError("E124", f"{finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)
