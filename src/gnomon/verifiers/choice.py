@@ -2,58 +2,81 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon.types import Task, Verdict
 from gnomon.verifiers.slot import Malformed, Several, Slot
-from gnomon.verifiers.text import Rule, normal
+from gnomon.verifiers.text import Rule, normal, unwrapped
 
 __all__ = ["Choice", "choice"]
 
 RULES = (Rule.NFKC, Rule.CASE, Rule.SPACES)
 """How an option's text may differ from the answer's."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-JOINTS = frozenset(("or", "and", "&", "both", "either"))
+JOINTS = frozenset(("or", "and", "&", "both", "either", "option", "options"))
+LEAD = re.compile(r"(?:the )?(?:correct )?(?:option|choice)\b:? ?")
+"""Words before an option."""
+MARKED = re.compile(r"(\*\*|__|\*|`|\$)(?P<head>[^*_`$]{1,16})\1|\\(?:text|math)[a-z]{0,6}\{(?P<text>[^{}]{1,16})\}")
+"""A letter in bold or as text, before more text."""
+HEAD = re.compile(
+    r"(?:\((?P<round>[a-z])\)[.:]?|\[(?P<square>[a-z])\][.:]?|(?P<bare>[a-z])(?:\)[.:]?|[.:]| [-–—](?= )|$))"
+)
 
 
 def choice(answer: str, options: Sequence[str]) -> int:
-    """Index of the option that an answer names: `B`, `(b)`, `B.`, `B) its text`, or its text alone.
+    r"""Index of the option that an answer names: `B`, `(b)`, `**B**`, `\text{B}`, `Option B`, `B) text`, or a text.
 
     Raises: Malformed if it names no option, or a letter and another option's text; Several if it names several.
     """
-    letters = LETTERS[: len(options)]
-    parsed = normal(answer, RULES)
-    texts = [normal(option, RULES) for option in options]
-    named = {place for place, text in enumerate(texts) if text == parsed}
-    head, rest = _head(parsed, letters.casefold())
-    if head is not None and not rest:
-        named.add(head)
-    elif head is not None and rest == texts[head]:
-        return head
-    elif head is not None and rest in texts:
-        raise Malformed("the letter of one option and the text of another")
-    if len(named) == 1:
-        return named.pop()
-    words = parsed.replace(",", " ").replace("/", " ").replace(";", " ").split()
-    heads = [_head(word, letters.casefold()) for word in words if word not in JOINTS]
-    if len(named) > 1 or (len(heads) > 1 and all(head is not None and not rest for head, rest in heads)):
-        raise Several("more than one option")
+    letters = LETTERS[: len(options)].casefold()
+    texts = [_text(option) for option in options]
+    for parsed in _forms(answer):
+        named = {place for place, text in enumerate(texts) if text == _text(parsed)}
+        head, rest = _head(parsed, letters)
+        if head is not None and not rest:
+            named.add(head)
+        elif head is not None and _text(rest) == texts[head]:
+            return head
+        elif head is not None and _text(rest) in texts:
+            raise Malformed("the letter of one option and the text of another")
+        if len(named) == 1:
+            return named.pop()
+        words = parsed.replace(",", " ").replace("/", " ").replace(";", " ").split()
+        heads = [_head(unwrapped(word), letters) for word in words if word not in JOINTS]
+        if len(named) > 1 or (len(heads) > 1 and all(head is not None and not rest for head, rest in heads)):
+            raise Several("more than one option")
     raise Malformed("none of the options")
+
+
+def _forms(answer: str) -> list[str]:
+    """The answer as it is, and without the marks and words around an option."""
+    plain = normal(answer, RULES)
+    free = plain
+    if (marked := MARKED.match(plain)) is not None:
+        head, rest = marked["head"] or marked["text"], plain[marked.end() :]
+        free = f"({head}){rest}" if len(head) == 1 and rest else head + rest
+    return list(dict.fromkeys((plain, free, _led(unwrapped(free)), unwrapped(_led(free)))))
+
+
+def _led(text: str) -> str:
+    """The text without the words before an option."""
+    return LEAD.sub("", text, count=1)
+
+
+def _text(text: str) -> str:
+    """A text for comparison with others: without marks around it, and without a full stop."""
+    return unwrapped(normal(text, RULES)).removesuffix(".").rstrip()
 
 
 def _head(text: str, letters: str) -> tuple[int | None, str]:
     """The option whose letter comes first, as in `(b)`, `b.` or `b: text`, and the rest of the text."""
-    opened = text.startswith("(")
-    body = text[1:] if opened else text
-    if not body or body[0] not in letters:
+    match = HEAD.match(text)
+    letter = "" if match is None else match["round"] or match["square"] or match["bare"]
+    if match is None or letter not in letters:
         return None, text
-    rest = body[1:]
-    if opened and not rest.startswith(")"):
-        return None, text
-    if rest and rest[0] not in ").:":
-        return None, text
-    return letters.index(body[0]), rest[1:].strip()
+    return letters.index(letter), text[match.end() :].strip()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +11,16 @@ from typing import Any
 from gnomon.verifiers.extract import Strictness
 from gnomon.verifiers.slot import Answered
 
-__all__ = ["Rule", "Text", "golds", "normal"]
+__all__ = ["Rule", "Text", "golds", "normal", "unwrapped"]
+
+
+MOST_MARKS = 8
+"""Marks inside one another."""
+WRAPPED = re.compile(r"(?P<mark>\*\*|__|\*|_|`|\$\$?|\"|')(?P<inner>.+)(?P=mark)", re.DOTALL)
+COMMAND = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|tt|up|normal)?|math(?:bf|rm|it|sf)|bm|boldsymbol|emph|mbox)\s*\{(?P<inner>[^{}]*)\}"
+)
+"""A text in LaTeX. It has no braces of its own."""
 
 
 class Rule(StrEnum):
@@ -41,6 +51,17 @@ def normal(text: str, rules: tuple[Rule, ...]) -> str:
             text = "".join(char for char in text if not unicodedata.category(char).startswith("P"))
         else:
             text = " ".join(word for word in text.split() if word.lower() not in ("a", "an", "the"))
+    return text
+
+
+def unwrapped(text: str) -> str:
+    r"""The text without marks that enclose all of it: bold or code of Markdown, quotes, `$…$`, `\text{…}`."""
+    for _ in range(MOST_MARKS):
+        text = text.strip()
+        match = WRAPPED.fullmatch(text) or COMMAND.fullmatch(text)
+        if match is None or (match.re is WRAPPED and match["mark"] in match["inner"]):
+            break
+        text = match["inner"]
     return text
 
 
