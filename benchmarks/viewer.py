@@ -185,6 +185,8 @@ def pages(steps: int) -> dict[str, str]:
         "a run": run,
         "its curves": f"{run}curves",
         "what changed": f"{run}state",
+        "what the doctor finds": f"{run}doctor",
+        "tasks through the run": f"{run}tasks",
         "a step": f"{run}step/{middle}",
         "an evaluation": f"{run}held-out/{middle // EVERY * EVERY}",
         "search: nothing given": f"{run}search",
@@ -197,6 +199,7 @@ def pages(steps: int) -> dict[str, str]:
         "search: a task": f"{run}search?task=rollout-77",
         "two runs": "/compare?a=a&b=b",
         "their curves": "/compare/curves?a=a&b=b",
+        "the curves of both, grouped": "/overlay/curves?run=a&run=b&by=objective",
         "an objective": "/objective/dr_grpo",
         "the audit": f"{run}audit",
     }
@@ -371,6 +374,7 @@ def pictured(a: Path, b: Path, out: Path) -> None:
                 browser.ask("Emulation.setEmulatedMedia", features=scheme)
                 browser.open(f"http://127.0.0.1:{viewer.port}{path}")
                 browser.wait("(e => !e || e.dataset.drawn)(document.getElementById('charts'))")
+                browser.wait("!document.querySelector('#doctor[data-source] a[href=doctor]')")
                 browser.picture(out / f"{name}.png", dark=dark)
         finally:
             browser.close()

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from commands import command
 from gnomon.store import RunReader
 from gnomon.store.audit import verify
 from gnomon.store.notes import NOTE, Note, note_of, write_note
@@ -27,6 +28,7 @@ def test_a_note_and_tags_are_written_on_the_page_and_do_not_touch_the_run(writte
         assert json.loads((folder / NOTE).read_text()) == {"text": "Two\nlines <b>", "tags": ["keep", "to read"]}
         page = asked(viewer, "/")[2]
         assert '<span class="tag">to read</span>' in page and "lines &lt;b&gt;" in page
+        assert "keep, to read" in command("ls", str(folder.parent)).stdout
         curves = json.loads(asked(viewer, "/overlay/curves?run=a&by=tags")[2])["charts"][0]["series"]
         assert [line["label"] for line in curves] == ["keep (1)", "to read (1)"]
     with RunReader(folder) as reader:
