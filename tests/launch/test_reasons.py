@@ -28,6 +28,8 @@ def judged(status: str, **more: object) -> dict[str, object]:
     (judged("wrong", extracted="3", detail="2 of 5 tests passed"), 1, "2 of 5 tests passed"),
     (judged("no_answer"), 1, "no answer was found in the reply"),
     (judged("no_answer", stop="truncated"), 1, "no answer was found in the reply: a limit of tokens ended it first"),
+    (judged("no_answer", finish="length", detail="no <answer>"), 1, "no <answer>: a limit of tokens ended it first"),
+    (judged("no_answer", detail="no <answer>"), 1, "no <answer>"),
     (judged("malformed", extracted="?", detail="not an integer"), 1, "not an integer"),
     (judged("rejected", extracted="?"), 1, "the answer breaks a rule of the task"),
 ])  # fmt: skip

@@ -33,11 +33,12 @@ def verdict_reason(body: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     status = body["status"]
     if status == Status.CORRECT:
         return ""
-    if body.get("detail"):
-        return str(body["detail"])
     if status == Status.NO_ANSWER:
         cut = body.get("stop") in (Stop.TRUNCATED, Stop.CONTEXT) or body.get("finish") == "length"
-        return "no answer was found in the reply" + (": a limit of tokens ended it first" if cut else "")
+        found = body.get("detail") or "no answer was found in the reply"
+        return f"{found}: a limit of tokens ended it first" if cut else str(found)
+    if body.get("detail"):
+        return str(body["detail"])
     if status == Status.WRONG:
         return wrong_reason(body.get("extracted"), asked.get("answer"))
     return UNEXPLAINED.get(status, "")

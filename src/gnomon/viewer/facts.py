@@ -21,7 +21,7 @@ from gnomon.metrics import current, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.predictions.text import shown
 from gnomon.store import Record, RunReader
-from gnomon.store.layout import of_set, set_of
+from gnomon.store.layout import RunStatus, of_set, set_of
 from gnomon.store.notes import note_of
 from gnomon.types import Status
 from gnomon.viewer.history import Steps
@@ -34,6 +34,8 @@ MOST = 256
 """Rollouts on the page of a task."""
 ENDS = 3
 """Rollouts with the highest rewards, and as many with the lowest, on the page of a run."""
+EXAMINED = 10_000
+"""Rollouts of training up to which the page of a run shows what the doctor finds: that takes a second or two."""
 GROUPS = 100
 """Groups on the page of a step."""
 KINDS = ("mixed", "equal rewards", "all wrong", "all right")
@@ -87,6 +89,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "settings": settings_of(reader),
         "note": note_of(reader.folder),
         "prediction": shown(reader)[0],
+        "examined": reader.status is not RunStatus.RUNNING and reader.count("rollout") <= EXAMINED,
     }
 
 
