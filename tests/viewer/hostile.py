@@ -81,7 +81,7 @@ def hostile_run(folder: Path, count: int, long_lines: int = 1) -> None:
     recipe = '[env]\ntype = "<script>document.title=1</script>"\n\n[objective]\ntype = "<img src=x>"\n# <script>\n'
     genesis = {"config": {"<script>": {texts[0].replace("\ud800", "x"): texts[1]}}}
     with Run.create(folder, recipe=recipe, manifest={"tier": texts[0], "audit": receipt}, genesis=genesis) as run:
-        write_note(folder, Note.of("\n".join(texts), texts))
+        write_note(folder, Note.of("\n".join(texts), ["\ud800 \u202e", *texts]))
         run.append(list(records(texts, storable, "held_out")))
         run.append([*records(texts, storable, "rollout"), *long(long_lines), step(texts)])
         run.note("alarm", {"name": texts[3], "step": 0, "sentence": texts[4], "read": ["0:0:0", texts[5]]})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from gnomon.viewer.report import report
 from viewer.conftest import asked, served
 from viewer.hostile import attacks, hostile_run, pages, probe
@@ -30,6 +32,8 @@ def test_no_page_executes_or_hides_or_asks_elsewhere(tmp_path, browser):
             browser.open(own + path)
             assert browser.value(probe()) == "", path
         assert asked(viewer, paths[1] + "curves")[0] == 200
+        for by in ("", "tags", "objective", "policy"):
+            assert asked(viewer, f"/overlay/curves?run={quote(NAME)}&by={by}")[0] == 200
         assert browser.dialogs == 0
         assert {url for url in browser.requests if not url.startswith((own, "data:,"))} == set()
     assert len(report(folder)) < 2_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 
@@ -25,6 +26,7 @@ def names(browser: Browser) -> list[str]:
 def test_the_table_of_runs_is_sorted_and_filtered_and_its_address_keeps_both(runs, browser):
     with served(runs) as viewer:
         browser.open(viewer.url)
+        assert names(browser) == ["third", "second", "first"]  # The last one that was written comes first.
         table = browser.value("document.querySelector('#runs').innerText")
         for shown in ("big", "rloo", "0.0001", "2 alarms", "baseline 0.250"):
             assert shown in table, shown
@@ -174,6 +176,12 @@ def test_what_a_reader_opened_stays_open_while_a_run_continues(tmp_path, browser
         run.append(step_records(1, ["x"]))
         browser.wait("document.body.innerText.includes('after 2 steps')", 20)
         assert browser.value("[...document.querySelectorAll('details')].at(-1).open")
+        browser.value("document.querySelector('textarea').value = 'not sent yet'")
+        run.append(step_records(2, ["x"]))
+        time.sleep(2.5)
+        assert browser.value("document.querySelector('textarea').value") == "not sent yet"
+        browser.value("document.querySelector('textarea').value = ''")
+        browser.wait("document.body.innerText.includes('after 3 steps')", 20)
 
 
 def test_the_doctor_appears_on_the_page_of_a_run(runs, browser):

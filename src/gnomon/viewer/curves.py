@@ -178,7 +178,7 @@ def together(title: str, groups: Sequence[tuple[int, str, Sequence[tuple[Chart, 
     first = groups[0][2][0][0]
     lines = []
     for place, label, runs in groups:
-        line: dict[str, Any] = {"label": label, "place": place}
+        line: dict[str, Any] = {"label": printable(label), "place": place}
         if len(runs) == 1:
             chart, own = runs[0]
             line |= {name: over(steps, chart["x"], own[name]) for name in ("values", "low", "high") if name in own}

@@ -101,7 +101,7 @@ function range(plot, low, high) {
 
 function axes(chart) {
   const line = { stroke: () => getComputedStyle(document.body).color, grid: { stroke: "#8883", width: 1 }, ticks: { stroke: "#8883" } };
-  const x = chart.axis ? {} : { incrs: STEPS, values: (u, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? String(tick) : "")) };
+  const x = chart.axis ? {} : { incrs: STEPS, values: (u, ticks) => ticks.map((tick) => (Number.isInteger(tick) && tick >= 0 ? String(tick) : "")) };
   return [
     { ...line, ...x, label: chart.axis ?? "step", labelSize: 18 },
     { ...line, size: 64, values: (u, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) },

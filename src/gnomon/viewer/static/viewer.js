@@ -6,10 +6,16 @@ function opened(region) {
   return new Set([...region.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
 }
 
+// Whether somebody is writing, or has written and not sent it.
+function written(region) {
+  const changed = (field) => field.value !== field.defaultValue || field === document.activeElement;
+  return [...region.querySelectorAll("input:not([type=range]), textarea")].some(changed);
+}
+
 async function refresh() {
   const { run, seq, live } = document.body.dataset;
   const region = () => document.getElementById("fresh") ?? document.querySelector("main");
-  if (live !== "yes" || document.hidden || region().contains(document.activeElement?.closest("form"))) return;
+  if (live !== "yes" || document.hidden || written(region())) return;
   const state = await (await fetch(`${run}state`)).json();
   if (String(state.seq) === seq && state.status === "running") return;
   const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
