@@ -15,6 +15,7 @@ from gnomon.launch.find import check_env_config, check_policy_config
 from gnomon.launch.modules import require_outside
 from gnomon.launch.objects import spec_of
 from gnomon.objectives.spelling import nearest
+from gnomon.predictions.settings import require_predicted
 from gnomon.store import Observer, RunReader, require_free
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def train(
     values, passed = separated(settings, observers)
     config, built = configure(what, values, reward, reward_range)
     require_free(run)
+    require_predicted(Path(run), config, built)
     from gnomon.launch.display import Display, Silent, loading
 
     with nullcontext(Silent()) if quiet else Display(config) as display:

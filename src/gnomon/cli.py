@@ -76,10 +76,12 @@ def train(
 
     words = list(settings or [])
     config, _ = resolve(layers(what, words), [check_env_config, check_policy_config])
+    from gnomon.predictions.settings import require_predicted
     from gnomon.store import require_free
 
     folder = run_folder(what, words, config)
     require_free(folder)
+    require_predicted(folder, config)
     from gnomon.launch.display import Display, loading
 
     sizes = f"{config.rollout.prompts} prompts x {config.rollout.group}"
@@ -485,7 +487,7 @@ def audit(
     from gnomon.audit.sarif import sarif as as_sarif
     from gnomon.audit.text import report_text
     from gnomon.launch.find import check_env_config, check_policy_config, judge
-    from gnomon.launch.subject import env_of
+    from gnomon.launch.subject import env_of, name_of
 
     own = [f"policy={policy}", f"seed={seed}"]
     config = configured(target, settings, own, [check_env_config, check_policy_config]) if policy else None
@@ -494,7 +496,8 @@ def audit(
     kind, options = env_of(target)
     found = judge(kind, options | options_of(settings))
     report = examine(
-        subject_of(found, supplied, count=count, name=target, source=target), seed=seed, max_tokens=max_tokens,
+        subject_of(found, supplied, count=count, name=name_of(target), source=name_of(target)),
+        seed=seed, max_tokens=max_tokens,
         acknowledge=ack or (),
     )  # fmt: skip
     if config is not None and "card" in report.tables:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.errors import ConfigErrors, RunError
+from gnomon.models.folder import SHIPPED
 from gnomon.predictions.calibration import binned, calibrations
 from gnomon.predictions.outcome import ATTESTED, SELF, score, scored_below
 from gnomon.predictions.register import register
@@ -228,6 +230,33 @@ def test_the_command_registers_scores_and_collects(tmp_path):
     assert refused.returncode == 1 and "E419" in refused.stderr
     wrong = command("predict", str(tmp_path / "b"), "--pass-at-1", "high", "--beats", "b")
     assert wrong.returncode == 2 and wrong.stderr.count("E081") == 2
+
+
+OWN = """
+from dataclasses import dataclass
+from gnomon.envs import CharCount
+
+@dataclass(frozen=True, kw_only=True)
+class Own(CharCount):
+    pass
+"""
+
+
+def test_a_prediction_names_what_is_run_and_not_how_it_was_spelt(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    shutil.copytree(SHIPPED["tiny"], tmp_path / "model")
+    few = ["steps=1", "prompts=2", "group=2", "max_tokens=8", "eval.tasks=2"]
+    words = ["own.py:Own", "policy=./model", "lr=1e-4", *few]
+    done = command("predict", "runs/a", *words, "--pass-at-1", "0:1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    following = shlex.split(done.stdout.partition("next: gnomon ")[2])
+    changed = command("train", *[word for word in words if word != "lr=1e-4"], "run=runs/a", cwd=tmp_path)
+    assert changed.returncode == 2 and "E420" in changed.stderr and "fix: optim.lr=0.0001" in changed.stderr
+    assert command(*following, cwd=tmp_path).returncode == 0
+    scored = command("predict", "score", "runs/a", "--json", cwd=tmp_path)
+    assert json.loads(scored.stdout)["answers"][0]["state"] == "resolved", scored.stdout
+    gone = command("predict", "runs/b", "env=nowhere.py:Own", "--pass-at-1", "0:1", cwd=tmp_path)
+    assert gone.returncode == 2 and "E021" in gone.stderr, "no run would begin"
 
 
 def forecasts(run, count: int, rate: float, probability: float) -> None:

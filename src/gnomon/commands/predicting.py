@@ -36,7 +36,7 @@ def register(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has not begun.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="key=value …", help="Settings that the run must have; otherwise it is void."),
+        typer.Argument(metavar="[ENV|RECIPE] key=value …", help="What the run must have; otherwise it is void."),
     ] = None,
     pass_at_1: Annotated[
         str, typer.Option(metavar="LOW:HIGH|Q=V,…", help="Final held-out pass@1: an interval, or quantiles.")
@@ -56,16 +56,16 @@ def register(
     """Register a prediction in the folder of a run that has not begun."""
     from getpass import getuser
 
-    from gnomon.config import leaves, overrides, resolve
+    from gnomon.config import overrides, word_of
+    from gnomon.launch.subject import layers
     from gnomon.predictions.forecast import from_file, from_options
     from gnomon.predictions.register import register as write
+    from gnomon.predictions.settings import stated
     from gnomon.predictions.text import line_to_publish, registered_text
 
     words = list(settings or [])
-    supplied = overrides(words, 2)
-    config, _ = resolve([supplied])
-    values = leaves(config.model_dump())
-    named = {key: values[key] for key in supplied.origins}
+    first = words[:1] if words and "=" not in words[0] else []
+    named = stated(layers(first[0], words[1:]) if first else [overrides(words, 2)])
     asked = from_options(pass_at_1, length, level, reaches or [], beats or [])
     asked += from_file(file) if file is not None else []
     made, digest = write(folder, asked, by=by or getuser(), settings=named)
@@ -73,8 +73,9 @@ def register(
         put(json.dumps({**made.model_dump(), "sha256": digest, "line": line_to_publish(made, digest)}, indent=1))
         return
     say(registered_text(made, digest, str(folder / "prediction.json")))
-    rest = [word for word in words if not word.startswith(("env=", "env.type="))]
-    put(" ".join(["next: gnomon train", str(named.get("env.type", "ENV")), *rest, f"run={folder}"]))
+    rest = [word for word in words if not word.startswith(("env=", "env.type=")) and word not in first]
+    what = first or [str(named.get("env.type", "ENV"))]
+    put(" ".join(["next: gnomon train", *what, *rest, word_of("run", str(folder))]))
 
 
 @app.command("score")

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gnomon.config import leaves
 from gnomon.errors import RunError
 from gnomon.predictions.questions import Beats, Interval, Quantiles, Question, Reaches
 from gnomon.predictions.register import FAILED, Prediction, read
 from gnomon.predictions.scores import brier, interval_score, log_score, pinball
+from gnomon.predictions.settings import differences
 from gnomon.store import Record, RunReader, RunStatus
 from gnomon.store.layout import JOURNAL, PREDICTION
 from gnomon.types import Status
@@ -100,13 +100,8 @@ def score(reader: RunReader, seen: str = "") -> Scored | None:
 
 def changed(prediction: Prediction, reader: RunReader) -> str:
     """How the run differs from the settings that the prediction names; empty where it does not."""
-    has = leaves(tomllib.loads(reader.recipe))
-    wrong = [
-        f"{key} is {has.get(key)!r} and the prediction names {value!r}"
-        for key, value in prediction.settings.items()
-        if has.get(key) != value
-    ]
-    return "; ".join(wrong)
+    found = differences(prediction.settings, tomllib.loads(reader.recipe))
+    return "; ".join(f"{key} is {has!r} and the prediction names {value!r}" for key, (value, has) in found.items())
 
 
 def answer(question: Question, reader: RunReader) -> Answer:
