@@ -296,7 +296,7 @@ def imported_run(folder: Path, correct: str) -> Path:
 def test_what_an_imported_run_does_not_have_is_a_dash_and_never_a_guess(tmp_path, correct, says):
     folder = imported_run(tmp_path / "logs" / "run", correct)
     with served(folder) as viewer:
-        paths = ["", "step/3", "group/3:0", "rollout/3:0:0", "rollout/3:0:1", "task/0"]
+        paths = ["", "step/3", "group/3:0", "rollout/3:0:0", "rollout/3:0:1", "task/0", "tasks", "doctor"]
         pages = {path: told(asked(viewer, f"/run/run/-/{path}")[2]) for path in paths}
     assert says[0] in pages[""] and all(says[1] in pages[path] for path in ("step/3", "group/3:0"))
     for path, text in {**pages, "report": told(report(folder)).replace("Alarms None.", "")}.items():

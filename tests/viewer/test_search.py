@@ -179,5 +179,8 @@ def test_a_rollout_of_an_evaluation_set_is_found_under_its_name_and_its_link_ope
         assert status == 200 and "eval.sums (24)" in text and "eval (24)" in text and "train (144)" in text
         links = re.findall(r'href="((?:rollout|group)/held-out\.sums:6:[\d:]+)"', text)
         assert len(links) == 24
-        for link in links[:2]:
+        tasks = asked(viewer, f"/run/{varied.name}/-/tasks")[2]
+        links = links[:2] + re.findall(r'href="((?:held-out-task|group/held-out)\.sums[/:][\d/:]+)"', tasks)[:2]
+        assert len(links) == 4
+        for link in links:
             assert asked(viewer, f"/run/{varied.name}/-/{link}")[0] == 200

@@ -6,7 +6,7 @@ Nothing that a run records or verifies depends on the file. It can be changed by
 from __future__ import annotations
 
 import json
-import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -54,6 +54,6 @@ def write_note(folder: Path, note: Note) -> None:
         (folder / NOTE).unlink(missing_ok=True)
         return
     text = json.dumps(asdict(note), ensure_ascii=True, indent=1)
-    fresh = folder / f".{NOTE}.{os.getpid()}"
+    fresh = folder / f".{NOTE}.{secrets.token_hex(4)}"
     fresh.write_text(text + "\n", encoding="utf-8")
     fresh.replace(folder / NOTE)

@@ -18,7 +18,7 @@ from gnomon.store.attempts import Attempt, attempts, broken, rows_of
 from gnomon.store.codec import GREEDY, decode
 from gnomon.store.frame import Frame, Library, frame
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
-from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, of_set, set_of, unpack
+from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, is_rollout, of_set, set_of, unpack
 from gnomon.store.lock import is_locked
 from gnomon.types import Group, Task
 
@@ -155,6 +155,12 @@ class RunReader:
         found = self._query("SELECT kind FROM records WHERE kind LIKE 'baseline.%' GROUP BY kind ORDER BY min(seq)")
         return [set_of(row[0]) for row in found]
 
+    @property
+    def rollout_kinds(self) -> list[str]:
+        """The kinds of the rollouts in the run: `held_out` and `held_out.SET` before `rollout`."""
+        found = [row[0] for row in self._query("SELECT DISTINCT kind FROM records") if is_rollout(row[0])]
+        return sorted(found, key=lambda kind: (kind == "rollout", kind))
+
     def evaluations(self, name: str = "") -> list[Record]:
         """The baseline and the evaluations after it, of the main evaluation or of an evaluation set."""
         return [record for kind in ("baseline", "evaluation") for record in self.records(of_set(kind, name))]
@@ -264,8 +270,11 @@ class RunReader:
         return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
 
     def solved(self, kind: str) -> list[tuple[int, int, int, int]]:
-        """For each task and step with rollouts of a kind: task, step, correct rollouts, rollouts; in order."""
-        query = "SELECT task, step, sum(status = 'correct'), count(*) FROM records WHERE kind = ? GROUP BY task, step"
+        """For each task and step with judged rollouts of a kind: task, step, correct rollouts, rollouts; in order."""
+        query = (
+            "SELECT task, step, sum(status = 'correct'), count(*) FROM records "
+            "WHERE kind = ? AND status IS NOT 'unjudged' GROUP BY task, step"
+        )
         return [(task or 0, step or 0, right or 0, of) for task, step, right, of in self._query(query, kind)]
 
     def count(self, kind: str) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 
 from gnomon.launch.read import Address, asked_at
 from gnomon.store import RunReader
-from gnomon.store.layout import of_set
 
 __all__ = ["tasks_through"]
 
@@ -23,8 +22,7 @@ EXCERPT = 120
 
 def tasks_through(reader: RunReader, begin: int) -> dict[str, Any]:
     """Held-out tasks first, then those of training. Args: begin: tasks that an earlier page showed."""
-    kinds = [*(of_set("held_out", name) for name in ("", *reader.sets)), "rollout"]
-    found = [row for kind in kinds for row in through(reader, kind)]
+    found = [row for kind in reader.rollout_kinds for row in through(reader, kind)]
     often = [row for row in found if len(row["steps"]) > 1 or row["kind"] != "rollout"]
     shown = often[begin : begin + MOST]
     return {
