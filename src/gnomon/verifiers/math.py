@@ -18,8 +18,10 @@ from gnomon.verifiers.mathematics.compare import Comparison
 from gnomon.verifiers.mathematics.naming import stripped
 from gnomon.verifiers.mathematics.node import Node, key
 from gnomon.verifiers.mathematics.question import misses_form, repeats
+from gnomon.verifiers.mathematics.words import noun
 from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several
+from gnomon.verifiers.text import unmarked
 
 __all__ = ["Math"]
 
@@ -71,7 +73,7 @@ class Math(Answered):
         _gold(gold)  # A text that cannot be parsed is correct if the answer is the same text.
 
     def accepts(self, answer: str, gold: Any) -> bool:
-        wanted = _gold(gold)
+        answer, wanted = unmarked(answer), _gold(gold)
         if (mine := dated(answer)) is not None and (right := dated(wanted)) is not None:
             return _same_date(mine, right)
         if (asked := option(wanted)) is not None and (chosen := option(answer)) is not None:
@@ -110,8 +112,8 @@ class Math(Answered):
         if parsed[1] and asked[1]:
             return self._same(parsed[1], asked[1])
         if parsed[1]:
-            found = read(parsed[1]).node
-            if found is None or found.kind in ("list", "words") or LETTER.search(parsed[1]):
+            found = None if option(parsed[1]) is not None or LETTER.search(parsed[1]) else read(parsed[1]).node
+            if found is None or found.kind == "list" or (found.kind == "words" and not noun(found.text)):
                 raise Several("an option and another answer")
         return True
 

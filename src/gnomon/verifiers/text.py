@@ -11,12 +11,13 @@ from typing import Any
 from gnomon.verifiers.extract import Strictness
 from gnomon.verifiers.slot import Answered
 
-__all__ = ["Rule", "Text", "golds", "normal", "unwrapped"]
+__all__ = ["Rule", "Text", "golds", "normal", "unmarked", "unwrapped"]
 
 
 MOST_MARKS = 8
 """Marks inside one another."""
 WRAPPED = re.compile(r"(?P<mark>\*\*|__|\*|_|`|\$\$?|\"|')(?P<inner>.+)(?P=mark)", re.DOTALL)
+MARKED = re.compile(r"(?P<mark>\*\*\*|\*\*|__|\*|`)(?P<inner>[^*_`]+)(?P=mark)")
 COMMAND = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|up|normal)?|math(?:bf|rm|it|sf)|bm|boldsymbol|emph|mbox)\s*\{(?P<inner>[^{}]*)\}"
 )
@@ -52,6 +53,12 @@ def normal(text: str, rules: tuple[Rule, ...]) -> str:
         else:
             text = " ".join(word for word in text.split() if word.lower() not in ("a", "an", "the"))
     return text
+
+
+def unmarked(text: str) -> str:
+    """The text without the marks of Markdown, bold or code, that enclose all of it."""
+    match = MARKED.fullmatch(text.strip())
+    return text if match is None else match["inner"]
 
 
 def unwrapped(text: str) -> str:

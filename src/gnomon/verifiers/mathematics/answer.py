@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gnomon.verifiers.mathematics.bound import rebound
 from gnomon.verifiers.mathematics.calendar import DRESS, dated
 from gnomon.verifiers.mathematics.grammar import parsed
 from gnomon.verifiers.mathematics.node import Node
 from gnomon.verifiers.mathematics.notation import shown, tokens
 from gnomon.verifiers.mathematics.words import sorted_out
 from gnomon.verifiers.slot import Malformed
+from gnomon.verifiers.text import unwrapped
 
 __all__ = ["USUAL", "Answer", "Reading", "option", "read", "readings", "spoken", "worded", "written"]
 
@@ -18,8 +20,9 @@ LEAD = re.compile(
     r"\s*(?:\\text(?:bf|it|rm)?\s*\{)?\s*(?:(?:the|my)\s+)?(?:final\s+)?answer\s*(?:is\s*:?|:|=)\s*(?P<close>\})?", re.I
 )
 OPTION = re.compile(
-    r"\s*(?:\\(?:text|textbf|mathrm|mathbf|textit|textrm)\s*\{+)?\s*(?P<open>\()?\s*(?:\\(?:text|textbf|mathrm)\s*\{)?"
-    r"(?P<letter>[A-J])\}?\s*(?(open)\)|[.):]?)\s*\}*(?P<rest>.*)",
+    r"\s*(?:\\(?:text|textbf|mathrm|mathbf|textit|textrm)\s*\{+)?\s*(?:(?:[Oo]ption|[Cc]hoice)\s+)?(?P<open>\()?\s*"
+    r"(?:\\(?:text|textbf|mathrm)\s*\{)?(?P<letter>[A-J])\}?\s*(?(open)\)|(?P<stop>[.):](?=[\s}*]|$)|))\s*[}*]*"
+    r"(?P<rest>.*)",
     re.DOTALL,
 )
 
@@ -58,7 +61,7 @@ def read(text: str, reading: Reading = USUAL) -> Answer:
     signs = sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)
     if not signs:
         raise Malformed("the answer contains only layout")
-    return Answer(shown(signs), parsed(signs))
+    return Answer(shown(rebound(signs)), parsed(signs))
 
 
 def readings(text: str) -> tuple[Reading, ...]:
@@ -71,7 +74,7 @@ def readings(text: str) -> tuple[Reading, ...]:
 
 def written(text: str, reading: Reading = USUAL) -> str:
     """The normalised text of an answer, which need not be parseable."""
-    return shown(sorted_out(tokens(text, thousands=reading.thousands), units=reading.units))
+    return shown(rebound(sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)))
 
 
 def worded(text: str) -> bool:
@@ -86,7 +89,7 @@ def spoken(text: str) -> str:
 
 def option(text: str) -> tuple[str, str] | None:
     """The letter of a multiple-choice option and the text after it; None for any other text."""
-    match = OPTION.fullmatch(text.strip().strip("$"))
-    if match is None or (match["rest"].strip() and not match["open"]):
+    match = OPTION.fullmatch(unwrapped(text.strip().strip("$")).removeprefix("**"))
+    if match is None or (match["rest"].strip() and not match["open"] and not match["stop"]):
         return None
     return match["letter"], match["rest"].strip()

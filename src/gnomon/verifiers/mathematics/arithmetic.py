@@ -83,6 +83,7 @@ class Arithmetic(ABC):
         terms = [node]
         while (sign := self.peek()) in ("+", "-", "\\pm", "\\mp"):
             self.take()
+            sign = self.joined(sign)
             other = self.product()
             if sign in ("\\pm", "\\mp"):
                 terms = [_signed(sign, _summed(terms), other)]
@@ -91,6 +92,12 @@ class Arithmetic(ABC):
         if len(terms) > MAX_TERMS:
             raise Malformed(f"a sum of over {MAX_TERMS} terms")
         return _summed(terms)
+
+    def joined(self, sign: str) -> str:
+        """The sign, together with a sign after it, as in `x + -1`. `+-` without a space means ± and is not read."""
+        if sign in ("+", "-") and self.peek() in ("+", "-") and self.found[self.place].spaced:
+            return "+" if self.take() == sign else "-"
+        return sign
 
     def product(self) -> Node:
         factors = [self.power()]

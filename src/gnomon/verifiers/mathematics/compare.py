@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from gnomon.verifiers.mathematics.equation import closed, decimals, difference, proportional, same_inequality
 from gnomon.verifiers.mathematics.finished import undone
-from gnomon.verifiers.mathematics.naming import same_name, stripped
+from gnomon.verifiers.mathematics.naming import members, same_name, stripped
 from gnomon.verifiers.mathematics.node import Node, integer, key, name, negative, number, rebuilt, walk
 from gnomon.verifiers.mathematics.prepare import bare_log, decadic, percentage, prepared
 from gnomon.verifiers.mathematics.region import ranged, region, same_region
@@ -62,7 +62,7 @@ class Comparison:
         if ranged(answer) or ranged(right):
             return self.regions(answer, right)
         if answer.kind in MANY or right.kind in MANY:
-            return self.many(answer, right)
+            return self.many(members(answer), members(right))
         (called, mine), (asked, theirs) = stripped(answer), stripped(right)
         if answer.kind == right.kind == "relation" and not (called and asked):
             return self.relations(answer, right)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnomon.verifiers.mathematics.node import Node, walk
 from gnomon.verifiers.mathematics.value import variables
 
-__all__ = ["called", "same_name", "stripped"]
+__all__ = ["called", "members", "same_name", "stripped"]
 
 FUNCTIONS = "fghpqrstuFGHPQRST"
 """Letters that name a function if a bracket follows."""
@@ -21,10 +21,27 @@ def stripped(node: Node) -> tuple[str, Node]:
         return name, sides[1]
     if signs == ["="] and sides[1].kind == "name" and called(sides[1]) and _free(sides[1], sides[0]):
         return called(sides[1]), sides[0]
-    if len(signs) > 1 and set(signs) <= {"=", "\\approx"} and name:
-        # `x = 6 \cdot 7 = 42` is one answer if its sides are equal.
-        return name, Node("relation", sides[1:], " ".join(signs[1:]))
+    if len(signs) > 1 and set(signs) <= {"=", "\\approx"} and (name or _asked(sides[0])):
+        # `x = 6 \cdot 7 = 42` and `m+n = 40+2 = 42` are one answer if their sides are equal.
+        rest = 2 if name and _asked(sides[1]) else 1
+        if name and rest == 1:
+            return name, Node("relation", sides[1:], " ".join(signs[1:]))
+        if not any(variables(side) for side in sides[rest:]):
+            value = Node("relation", sides[rest:], " ".join(signs[rest:])) if len(sides) > rest + 1 else sides[rest]
+            return name or "+".join(sorted(variables(sides[0]))), value
     return "", node
+
+
+def _asked(node: Node) -> bool:
+    """Whether a side is a formula of several variables, which a question can ask for: `m+n`, `ab`."""
+    return not called(node) and node.kind in ("sum", "product", "quotient", "power") and len(variables(node)) > 1
+
+
+def members(node: Node) -> Node:
+    r"""`n \in \{2, 3\}` as the set of `n = 2` and `n = 3`; any other node as it is."""
+    if node.kind != "relation" or node.text != "\\in" or node.parts[1].kind != "set" or not called(node.parts[0]):
+        return node
+    return Node("set", tuple(Node("relation", (node.parts[0], value), "=") for value in node.parts[1].parts))
 
 
 def called(node: Node) -> str:
