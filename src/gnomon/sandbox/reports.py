@@ -75,8 +75,8 @@ class Reports:
 
 
 def error(kind: str, message: str) -> Err:
-    """An error as confined code reports it. Its type has a name, and both are text that can be printed."""
-    return Err(printable(kind) or "Exception", printable(message))
+    """An error as confined code reports it. Its type has a name in one line, and both can be printed."""
+    return Err(" ".join(printable(kind).split()) or "Exception", printable(message))
 
 
 def printable(text: str) -> str:
