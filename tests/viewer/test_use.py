@@ -10,6 +10,7 @@ import pytest
 
 from gnomon.predictions.register import register
 from gnomon.store import Record, Run
+from gnomon.viewer.curves import grouped
 from gnomon.viewer.formatted import formatted
 from gnomon.viewer.report import report
 from viewer.browser import Browser
@@ -244,3 +245,15 @@ def test_the_prediction_and_its_scores_are_on_the_page_of_a_run(tmp_path):
         for text in (asked(viewer, "/run/a/-/")[2], report(tmp_path / "a")):
             assert "<h2>Prediction</h2>" in text and "Registered before the run by Ada &lt;b&gt;" in text
             assert "yes, 0.7" in text and "brier 0.04" in text
+
+
+def test_a_group_of_runs_that_were_measured_at_other_steps_has_a_mean_at_all_of_them():
+    def drawn(x: list[int], values: list[float | None]) -> dict[str, object]:
+        return {"charts": [{"title": "t", "x": x, "series": [{"label": "t", "values": values}], "page": "step"}]}
+
+    runs = [drawn([0, 4, 8], [0.0, 4.0, 8.0]), drawn([0, 1, 2, 4], [2.0, None, 4.0, 6.0]), drawn([6], [9.0])]
+    (chart,) = grouped({"g": runs})["charts"]
+    (line,) = chart["series"]
+    assert chart["x"] == [0, 1, 2, 4, 6, 8] and line["label"] == "g (3)"
+    assert line["values"] == [1.0, 2.0, 3.0, 5.0, 7.5, 8.0]
+    assert line["low"] == [0.0, 1.0, 2.0, 4.0, 6.0, 8.0] and line["high"] == [2.0, 3.0, 4.0, 6.0, 9.0, 8.0]

@@ -7,6 +7,7 @@ and `values`, a `place` among the colours, and perhaps `low` and `high`: a band 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -173,7 +174,7 @@ def metric_lines(run: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Chart, dic
 
 
 def together(title: str, groups: Sequence[tuple[int, str, Sequence[tuple[Chart, dict[str, Any]]]]]) -> Chart:
-    """One metric over the steps of all runs. A group of one run keeps its own band."""
+    """One metric over the steps of all runs. A group of one run keeps its own band and its own steps."""
     steps = sorted({step for _, _, runs in groups for chart, _ in runs for step in chart["x"]})
     first = groups[0][2][0][0]
     lines = []
@@ -183,7 +184,7 @@ def together(title: str, groups: Sequence[tuple[int, str, Sequence[tuple[Chart, 
             chart, own = runs[0]
             line |= {name: over(steps, chart["x"], own[name]) for name in ("values", "low", "high") if name in own}
         else:
-            columns = [over(steps, chart["x"], own["values"]) for chart, own in runs]
+            columns = [between(steps, chart["x"], own["values"]) for chart, own in runs]
             line |= {name: each_step(columns, how) for name, how in (("values", fmean), ("low", min), ("high", max))}
         lines.append(line)
     notes = {chart["note"] for _, _, runs in groups for chart, _ in runs if "note" in chart}
@@ -196,6 +197,23 @@ def over(steps: Sequence[int], x: Sequence[int], values: Sequence[float | None])
     """Values at the steps of a chart that holds more of them."""
     found = dict(zip(x, values, strict=True))
     return [found.get(step) for step in steps]
+
+
+def between(steps: Sequence[int], x: Sequence[int], values: Sequence[float | None]) -> list[float | None]:
+    """Values at other steps than those that were measured: on the line between two neighbours, None outside."""
+    known = [(step, value) for step, value in zip(x, values, strict=True) if value is not None]
+    places = [step for step, _ in known]
+    found: list[float | None] = []
+    for step in steps:
+        at = bisect_left(places, step)
+        if at < len(known) and places[at] == step:
+            found.append(known[at][1])
+        elif 0 < at < len(known):
+            (left, low), (right, high) = known[at - 1], known[at]
+            found.append(low + (high - low) * (step - left) / (right - left))
+        else:
+            found.append(None)
+    return found
 
 
 def each_step(columns: Sequence[list[float | None]], how: Callable[[list[float]], float]) -> list[float | None]:

@@ -55,11 +55,12 @@ function smoothed(values, weight) {
 function lines(chart, weight) {
   const found = [];
   const smooth = weight > 0 && chart.smooth !== false && chart.x.length > 2;
+  const drawn = (values) => (smooth && values ? smoothed(values, weight) : values);
   chart.series.forEach((s, at) => {
-    const place = s.place ?? at;
-    if (s.low) for (const edge of ["high", "low"]) found.push({ values: s[edge], place, edge });
-    if (smooth) found.push({ values: s.values, place, raw: true });
-    found.push({ ...s, place, shown: s, values: smooth ? smoothed(s.values, weight) : s.values });
+    const shown = { ...s, place: s.place ?? at, values: drawn(s.values), low: drawn(s.low), high: drawn(s.high) };
+    if (s.low) for (const edge of ["high", "low"]) found.push({ values: shown[edge], place: shown.place, edge });
+    if (smooth) found.push({ values: s.values, place: shown.place, raw: true });
+    found.push({ ...shown, shown });
   });
   return found;
 }
