@@ -39,7 +39,9 @@ def rates(path: str, *, adapter: bool = False) -> Rates:
     full = full_rates(path)
     if not adapter:
         return full
-    return Rates(ADAPTER * full.policy, ADAPTER * full.critic, f"{full.why}, times {ADAPTER} for an adapter")
+    return Rates(
+        ADAPTER * full.policy, ADAPTER * full.critic, f"{ADAPTER} times {full.why}, since an adapter is trained"
+    )
 
 
 def full_rates(path: str) -> Rates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,9 @@ def test_verify_and_diff(run, tmp_path):
     assert parted.returncode == 1
     facts = json.loads(parted.stdout)
     assert "config.seed" in facts["config"] and facts["parted"]
+    text = command("diff", str(run), str(other)).stdout
+    assert f"A is {run}, B is {other}" in text and "B − A " in text and "held-out length: " in text, text
+    assert facts["held_out"].keys() >= {"length"} and not re.search(r"metric .*\d\.\d{8}", text), text
     assert command("diff", str(run), str(run)).returncode == 0
 
 

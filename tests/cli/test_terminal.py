@@ -35,13 +35,16 @@ def test_a_run_is_watched_whole(watched):
 def test_the_baseline_shows_how_far_it_is(watched):
     _, lines = watched
     assert any(
-        re.fullmatch(r"baseline on 32 held-out tasks, then step 1: \d+ of 32 replies", line.strip()) for line in lines
+        re.fullmatch(r"baseline on 32 held-out tasks, then step 1: sampled \d+ of 32 replies", line.strip())
+        for line in lines
     )
 
 
 def test_an_evaluation_shows_how_far_it_is():
     lines = lines_of(screen("eval", "char_count", "eval.tasks=24", "eval.samples=2", "eval.pass_at=[1,2]", "threads=1"))
-    assert any(re.fullmatch(r"24 held-out tasks of char_count: \d+ of 48 replies", line.strip()) for line in lines)
+    assert any(
+        re.fullmatch(r"24 held-out tasks of char_count: sampled \d+ of 48 replies", line.strip()) for line in lines
+    )
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("pass@1 ") for line in lines)
 

@@ -101,6 +101,9 @@ def test_two_runs_are_paired_by_the_id_of_their_held_out_tasks(tmp_path):
         assert order == ["t3", "t2", "t1"]
         for sort, expected in (("a", ["t2", "t1", "t3"]), ("b", ["t3", "t1", "t2"]), ("task", ["t1", "t2", "t3"])):
             assert re.findall(r"question (t\d)", told(asked(viewer, f"/compare?a=a&b=b&sort={sort}")[2])) == expected
+        for boxes in ("run=a&run=b", "run=b&run=a"):
+            chosen = told(asked(viewer, f"/compare?{boxes}")[2])
+            assert f"mean reward, B − A {mean:+.4f}" in chosen, "the run that was recorded first is A"
         first = told(asked(viewer, "/compare?a=a&b=b&a_step=0&b_step=0")[2])
         assert "mean reward, B − A +0.0000 [+0.0000, +0.0000]" in first
         both = asked(viewer, "/compare/task?a=a&b=b&task=2")[2]

@@ -186,7 +186,7 @@ class Display:
 
     def progress(self, done: int, total: int) -> None:
         """Print how many replies are sampled."""
-        text = f"{self.doing}: {done} of {total} replies"
+        text = f"{self.doing}: sampled {done} of {total} replies"
         if self.live:
             self.show(f"{self.line}\n{text}".lstrip())
             if done == total:  # Show the end even of a short evaluation.

@@ -26,7 +26,10 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     judgements = trial(env)
     prices = offers.prices(env)
     if prices is None:
-        return f"Reward: {type(env).__name__} declares no prices, so its reward without a correct answer is unknown."
+        reason = (
+            "a reward function does not list its parts" if offers.spec(env) else f"{type(env).__name__} has no `prices`"
+        )
+        return f"Reward: how much a reply without a correct answer can get is unknown, because {reason}."
     undeclared_parts = problems(judgements, prices)
     if undeclared_parts:
         raise ConfigError(

@@ -47,6 +47,8 @@ class Difference:
     """First difference after the genesis record."""
     metrics: Mapping[str, tuple[Any, Any]]
     """Metric of the last step → both values."""
+    held_out: Mapping[str, tuple[Any, Any]]
+    """Result of the last held-out evaluation (nested keys dotted) → both values."""
 
     def __bool__(self) -> bool:
         return bool(self.config or self.parted)
@@ -60,7 +62,9 @@ class Difference:
             lines += [f"         {key}: {a} | {b}" for key, (a, b) in self.parted.values.items()]
         else:
             lines.append("records  equal: the runs differ in their settings alone")
-        return "\n".join(lines + [f"metric   {key}: {a} | {b}" for key, (a, b) in self.metrics.items()])
+        lines += [f"metric   {key}: {both(*values)}" for key, values in self.metrics.items()]
+        lines += [f"held-out {key}: {both(*values)}" for key, values in self.held_out.items()]
+        return "\n".join([f"A is {self.a}, B is {self.b}", *lines])
 
 
 def diff(a: Path | str, b: Path | str) -> Difference:
@@ -76,7 +80,22 @@ def diff(a: Path | str, b: Path | str) -> Difference:
             config=unequal(one.genesis, two.genesis),
             parted=_part(one, two),
             metrics=unequal(*last),
+            held_out=unequal(*map(_result, (one, two))),
         )
+
+
+def _result(reader: RunReader) -> dict[str, Any]:
+    """What the last held-out evaluation found: `pass@1` and the like, and the mean length."""
+    body = reader.held_out or {}
+    rates = {f"pass@{k}": found["value"] for k, found in body.get("pass_at", {}).items()}
+    return rates | ({"length": body["length"]} if "length" in body else {})
+
+
+def both(a: Any, b: Any) -> str:
+    """Two values beside each other; of two numbers the difference too."""
+    if not (isinstance(a, float | int) and isinstance(b, float | int)):
+        return f"{a} | {b}"
+    return f"{a:.6g} | {b:.6g}   B − A {b - a:+.4g}"
 
 
 def _part(one: RunReader, two: RunReader) -> Parting | None:

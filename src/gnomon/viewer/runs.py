@@ -73,6 +73,10 @@ class Runs:
                 self._diagnoses[folder] = (f"{reader.fingerprint} {reader.status}", found)
             return found
 
+    def recorded(self, name: str) -> tuple[float, str]:
+        """When the last step of a run ended, in Unix seconds, and its name. Raises: NoRun."""
+        return float(glance(name, self.folder(name)).get("at") or 0.0), name
+
     def rows(self) -> list[dict[str, Any]]:
         """A row of facts about every run, the last one first."""
         found = [{**glance(name, folder), **curve(folder)} for name, folder in self.again().items()]

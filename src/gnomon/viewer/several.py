@@ -40,6 +40,9 @@ class Several:
 
     def compare(self, request: Request) -> Response:
         asked, begin = compared(request), whole(request, "from") or 0
+        chosen = request.query_params.getlist("run")[:2]
+        if len(chosen) == 2 and not request.query_params.keys() & {"a", "b"}:  # The list begins with the last run.
+            asked |= zip("ab", sorted(chosen, key=self.runs.recorded), strict=True)
         a, b = asked.get("a", ""), asked.get("b", "")
         order = request.query_params.get("sort", "")
         order = order if order in SORTED else "apart"
