@@ -158,8 +158,8 @@ class Dataset(SingleTurn):
         asked, gold = self.column(row, self.prompt, place), self.gold(row, place)
         written = messages_of(asked)
         # A row that shows the answer format itself needs no second one.
-        told = any(self.frame[0] in message.content for message in written if message.role != "assistant")
-        template = EXAMPLE.sub("", self.template) if told else self.template
+        shown = any(self.frame[0] in message.content for message in written if message.role != "assistant")
+        template = EXAMPLE.sub("", self.template) if shown else self.template
         messages = (*written[:-1], *user(template.replace("{prompt}", written[-1].content)))
         own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(written), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": place})
