@@ -19,6 +19,7 @@ from typing import Any
 from gnomon.envs.base import Env
 from gnomon.envs.blame import place, raised
 from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
+from gnomon.import_path import inherited_path
 from gnomon.types import Task
 from gnomon.verifiers.hostile import hostile
 from gnomon.workers import Carried, packed
@@ -41,7 +42,7 @@ def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
     here, there = Pipe()
     settings = {
         "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONPATH": os.pathsep.join(inherited_path()),
         WORKER: "1",
     }
     command = f"from gnomon.envs.witness import serve; serve({there.fileno()})"

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from gnomon.envs.blame import place, quoted, raised
 from gnomon.errors import ConfigError, GnomonError, sibling
+from gnomon.import_path import add_working_folder
 from gnomon.workers.fork_server import WORKER
 
 __all__ = ["classes", "imported", "no_file", "require_outside", "unimportable"]
@@ -45,8 +46,7 @@ def imported(name: str, attribute: str, where: str) -> ModuleType:
     Args: attribute: what is wanted of it, for the fix.
     Raises: ConfigError E021 if there is no such file or module, E023 for code that does not run.
     """
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    add_working_folder()
     LOADING.append(name)
     try:
         return from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)

@@ -30,6 +30,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError, GnomonError
+from gnomon.import_path import inherited_path
 from gnomon.launch.makers.learner import make_sharded
 from gnomon.launch.makers.policy import make_device
 from gnomon.learners.pulse import Pulse, give_signs
@@ -62,12 +63,12 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
     command = "from gnomon.launch.ranks import launch; launch()"
     with open(folder / "log", "wb") as log:
         launcher = subprocess.Popen(
-            [sys.executable, "-c", command, str(folder), *map(str, theirs)],
+            [sys.executable, "-P", "-c", command, str(folder), *map(str, theirs)],
             pass_fds=theirs,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={"GLOO_SOCKET_IFNAME": "lo", **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={"GLOO_SOCKET_IFNAME": "lo", **os.environ, "PYTHONPATH": os.pathsep.join(inherited_path())},
             start_new_session=True,
         )
     for _, their in pairs:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ResourceError
+from gnomon.import_path import inherited_path
 from gnomon.sandbox.alone import alone
 from gnomon.sandbox.bubble import way
 from gnomon.sandbox.cgroup import Group
@@ -174,8 +175,8 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
     )
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code, json.dumps(facts)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            [sys.executable, "-P", "-c", code, json.dumps(facts)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(inherited_path())},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

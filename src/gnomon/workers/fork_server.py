@@ -20,6 +20,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from threading import Lock
 
+from gnomon.import_path import inherited_path
 from gnomon.workers.import_time import ImportTime
 from gnomon.workers.process import Worker
 from gnomon.workers.worker import HEAD, frame, framed
@@ -58,14 +59,15 @@ class ForkServer:
         self._start()
 
     def _start(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), WORKER: "1", **self._variables}
+        path = inherited_path()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), WORKER: "1", **self._variables}
         own = [name for name in self._modules if name.partition(".")[0] == "gnomon"]
         for _ in range(2):  # The first may have been killed.
             self._channel, self.pid, self._pidfd = forked_by_base(own, environment)
             self._channel.settimeout(START_SECONDS)
             answer = b"it died"
             with suppress(OSError, EOFError), self._channel.makefile("rb") as stream:
-                self._channel.sendall(pickle.dumps((environment, os.getcwd(), sys.path, self._modules, self._task)))
+                self._channel.sendall(pickle.dumps((environment, os.getcwd(), path, self._modules, self._task)))
                 answer = framed(stream)
             if not answer:
                 return
@@ -129,7 +131,7 @@ class BaseServer:
         command = "from gnomon.workers.worker import serve_base; serve_base()"
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", command, str(theirs.fileno())],
+                [sys.executable, "-P", "-c", command, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

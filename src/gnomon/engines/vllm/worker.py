@@ -268,6 +268,7 @@ def main(server: type[Server] = Server, extension: str = "worker.Weights") -> No
     """Serve the channel whose descriptor is the last argument."""
     folder, descriptor = sys.argv[-2:]
     end_with_parent(folder)
+    os.environ["PYTHONSAFEPATH"] = "1"  # vLLM's own processes do not import files of the working folder.
     asked = asyncio.run(server(socket.socket(fileno=int(descriptor)), extension).serve())
     if not asked:
         time.sleep(LAST)  # The parent may have been killed.

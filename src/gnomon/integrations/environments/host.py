@@ -296,8 +296,10 @@ def main(processes: str, kind: str, name: str, options: dict[str, Any]) -> None:
 
 def serve(asked: socket.socket, kept: Kept, kind: str, name: str, options: dict[str, Any]) -> None:
     """Load the environment once, then fork for every conversation."""
-    # Modules of the working folder can be imported, as in a script there.
-    sys.path[0] = os.getcwd()
+    # Modules of the working folder can be imported, after those of the standard library.
+    library = os.path.dirname(os.__file__)
+    last = max(place for place, entry in enumerate(sys.path) if entry in (library, f"{library}/lib-dynload"))
+    sys.path[:] = [*sys.path[1 : last + 1], os.getcwd(), *sys.path[last + 1 :]]
     env, problem = None, ""
     seeded(0)
     try:

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from gnomon.errors import VerifierError
+from gnomon.import_path import add_working_folder
 
 __all__ = ["asked", "awaited", "load"]
 
@@ -55,8 +55,7 @@ def _module(place: str) -> ModuleType:
 
 
 def _from_path(place: str) -> ModuleType:
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    add_working_folder()
     return importlib.import_module(place)
 
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gnomon.errors import ResourceError
+from gnomon.import_path import inherited_path
 
 __all__ = ["OwnCluster"]
 
@@ -47,12 +48,12 @@ class OwnCluster:
         command = "from gnomon.launch.cluster.own import launch; launch()"
         with open(self._folder / "log", "wb") as log:
             self._launcher = subprocess.Popen(
-                [sys.executable, "-c", command, str(ours), str(answer), str(cpus), str(self._folder)],
+                [sys.executable, "-P", "-c", command, str(ours), str(answer), str(cpus), str(self._folder)],
                 pass_fds=[ours, answer],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**SURE, **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**SURE, **os.environ, "PYTHONPATH": os.pathsep.join(inherited_path())},
                 start_new_session=True,
             )
         os.close(ours)
