@@ -24,7 +24,7 @@ from gnomon.models.scoring import text_pass
 from gnomon.objectives import Need, objective, penalties
 from gnomon.rollout import Actor, pack
 from gnomon.types import Sampling
-from learners.sequences import Line, credited, lines
+from learners.sequences import Line, credited, lines, made
 
 SAMPLING = Sampling(max_tokens=48, stop=("</answer>",))
 
@@ -383,3 +383,10 @@ def test_the_scores_of_successes_have_the_moments_of_plain_autograd(batch):
             scatters.append(sum(float(a @ a) for a in scores) / len(scores) - pulls[-1])
     assert stats["score_signal"].value == pytest.approx(sum(pulls) / len(pulls), rel=1e-9)
     assert stats["score_scatter"].value == pytest.approx(sum(scatters) / len(scatters), rel=1e-9)
+
+
+@pytest.mark.parametrize("reply", [[20, 21], [20]])
+def test_a_token_that_nothing_precedes_cannot_be_trained(reply: list[int]) -> None:
+    """Its log-probability would be read after a token of another sequence."""
+    with pytest.raises(NumericsError, match=r"E205(.|\n)*rollout 3, group 1(.|\n)*fix: begin token_ids with"):
+        made([], reply, rollout=3, group=1)

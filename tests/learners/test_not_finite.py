@@ -176,3 +176,30 @@ def test_many_rollouts_are_counted():
     many = replace(data, sequences=sequences, rollouts=seen, denominators=sizes)
     mind.forward_backward(credited(mind, many, row), row)
     assert "trained rollouts 0, 1, 2, 3, 4, 5, 6, 7 and 8 more, counted" in fails(mind)
+
+
+def overflows(mind: LocalLearner, data: Batch, row: Objective) -> str:
+    mind.forward_backward(credited(mind, data, row), row)
+    next(iter(mind.parameters.values())).grad.view(-1)[0] = INF
+    return fails(mind)
+
+
+@pytest.mark.parametrize(("name", "value", "words"), [("rloo", 1e18, "advantages"), ("ppo", -1e30, "advantages")])
+def test_rewards_so_large_that_gradients_overflow_are_named(name, value, words):
+    said = overflows(learner(), with_rewards(value), objective(name))
+    assert f"the {words} of these rollouts exceed 1e+06" in said and "return rewards near 1" in said
+    assert "trained rollouts" in said and "model pass" not in said and "optim.lr" not in said
+
+
+def test_credit_that_overflows_of_rewards_that_do_not_is_mended_at_the_rewards():
+    mind = learner()
+    ready = credited(mind, with_rewards(1.7e308), objective("grpo"))
+    mind.forward_backward(replace(ready, advantage=torch.full_like(ready.behavior_logp, INF)), objective("grpo"))
+    said = fails(mind)
+    assert "the advantages of these rollouts" in said and "return rewards near 1" in said and "rloo" not in said
+
+
+@pytest.mark.parametrize(("dtype", "advised"), [(torch.float32, False), (torch.bfloat16, True)])
+def test_a_precision_is_advised_only_where_it_is_another(dtype, advised):
+    said = overflows(learner(dtype), batch(), PPO)
+    assert ("policy.dtype=float32" in said) == advised and "another model folder" in said

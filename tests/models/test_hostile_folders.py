@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,3 +168,11 @@ def test_a_tokenizer_config_that_is_none_is_one_error_or_no_template(folder, con
         choose(policy.tokenizer)
     except ModelError as error:
         assert error.code == "E303"
+
+
+@pytest.mark.long  # All of torch and transformers is compiled again.
+def test_a_model_is_read_without_docstrings():
+    """Python takes them away with -OO, and transformers completes them as it defines a model."""
+    code = "from gnomon.models.policy import Policy; print(Policy.load('tiny').width)"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "128", done.stderr

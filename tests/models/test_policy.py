@@ -134,7 +134,7 @@ def test_an_attention_with_sinks_is_refused(tmp_path: Path, monkeypatch: pytest.
     """gpt-oss divides by more than the scores of its keys; leaving that out would be silently wrong."""
     config = GptOssConfig(**WIDE, num_key_value_heads=2, head_dim=32, num_local_experts=2, num_experts_per_tok=1)
     monkeypatch.setitem(KINDS, "gpt_oss", config)
-    policy = Policy.load(save("gpt_oss", tmp_path))
+    folder = save("gpt_oss", tmp_path)
     with pytest.raises(ModelError) as caught:
-        score(policy, [text(0, 4)], [(0, text(1, 4))])
+        Policy.load(folder)
     assert caught.value.code == "E308"

@@ -357,7 +357,7 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "E031",
             f"with group = {group}, every advantage of {objective.type} is zero",
             where=where,
-            why="the baseline is the mean of the group, which here is the rollout's own reward",
+            why="it compares a rollout with the others of its group, and here there are none",
             fix="rollout.group=8, or objective=reinforce",
         )
     elif group < least:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.models.trie import reading_order, shared
 from gnomon.objectives import Denominators, Rollouts, places_in
@@ -49,6 +50,17 @@ class Sequence:
     observed: Tensor | None = None
     """[L] bool, whether a token is text of the environment after the first reply of the rollout. False for tokens of
     the chat template, and for text in a rewritten history that an earlier sequence already contains. None: no token."""
+
+    def __post_init__(self) -> None:
+        """Raises: NumericsError E205 where the first token is trainable: nothing comes before it."""
+        if bool(self.trainable[:1].any()):
+            raise NumericsError(
+                "E205",
+                "a sequence begins with a trainable token, which no model can score",
+                where=f"Sequence of rollout {self.rollout}, group {self.group}",
+                why="a log-probability is conditioned on the tokens before, and here there are none",
+                fix="begin token_ids with the prompt or the begin token, with False in trainable",
+            )
 
     def __len__(self) -> int:
         """T."""

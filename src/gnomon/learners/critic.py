@@ -118,7 +118,8 @@ class Critic:
             if self.scale.can_fall and only_overflows({"critic": norm}, weights=weights):
                 self.scale.halve()
                 return {}
-            raise not_finite({"critic": norm}, weights=weights, first=not self.optimizer.state)
+            compute = self.body.precision.compute
+            raise not_finite({"critic": norm}, weights=weights, first=not self.optimizer.state, compute=compute)
         self.take_step()
         return {"value_grad_norm": Mean(norm)}
 

@@ -330,6 +330,7 @@ class LocalLearner:
             logp=self._scored,
             where=f"optimiser step {self.version + 1}",
             first=self.version == 0,
+            compute=self.policy.precision.compute,
         )
 
     def _forget(self) -> None:

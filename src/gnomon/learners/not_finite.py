@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from gnomon.errors import NumericsError
@@ -17,6 +18,8 @@ __all__ = ["not_finite", "only_overflows"]
 RATES = {"policy": "optim.lr", "critic": "critic.lr"}
 MOST = 8
 """Rollouts that are named one by one."""
+LARGE = 1e6
+"""Credit beyond this, in units of reward, makes gradients that overflow; rewards are near 1."""
 
 
 class Cause(NamedTuple):
@@ -39,6 +42,7 @@ def not_finite(
     logp: Callable[[Batch], Tensor] | None = None,
     where: str = "",
     first: bool = False,
+    compute: torch.dtype = torch.float32,
 ) -> NumericsError:
     """The error E203 of an optimiser step that was not taken.
 
@@ -49,9 +53,10 @@ def not_finite(
         logp: [T] log-probabilities of a batch under the policy; it is asked only where all else is finite.
         where: the step.
         first: whether no optimiser step was taken before.
+        compute: the precision of the models' passes.
     """
     broken = [name for name, norm in norms.items() if not math.isfinite(norm)]
-    cause = first_cause(broken, gathered, weights, logp, first)
+    cause = first_cause(broken, gathered, weights, logp, first, compute)
     rollouts = [str(rollout) for rollout in cause.rollouts[:MOST]]
     more = f" and {len(cause.rollouts) - MOST} more" if len(cause.rollouts) > MOST else ""
     named = f"trained rollouts {', '.join(rollouts)}{more}, counted from 0" if rollouts else ""
@@ -81,8 +86,9 @@ def first_cause(
     weights: Mapping[str, Mapping[str, Tensor]],
     logp: Callable[[Batch], Tensor] | None,
     first: bool,
+    compute: torch.dtype = torch.float32,
 ) -> Cause:
-    return next(cause for cause in causes(broken, gathered, weights, logp, first) if cause.holds)
+    return next(cause for cause in causes(broken, gathered, weights, logp, first, compute) if cause.holds)
 
 
 def causes(
@@ -91,11 +97,13 @@ def causes(
     weights: Mapping[str, Mapping[str, Tensor]],
     logp: Callable[[Batch], Tensor] | None,
     first: bool,
+    compute: torch.dtype,
 ) -> Iterator[Cause]:
     """What may have happened, in the order in which a step computes; the last one holds."""
     rates = " and ".join(f"a smaller {RATES[name]}" for name in broken)
     slower = f"{rates}, in a new run"
-    finer = "policy.dtype=float32, or another model folder"
+    finer = "use another model folder" if compute is torch.float32 else "policy.dtype=float32, or another model folder"
+    smaller = "return rewards near 1 for every rollout: divide them in the environment"
     diverged = finer if first else slower
     for name, state in weights.items():
         bad = [key for key, value in state.items() if not bool(whole(value.isfinite().all()))]
@@ -105,6 +113,9 @@ def causes(
     paid = sorted({i for table in tables for i in (~table).nonzero().flatten().tolist()})
     why = "the rewards of these rollouts are not finite"
     yield Cause(bool(paid), why, "return a finite reward for every rollout: gnomon check ENV", paid)
+    huge = sorted(
+        {i for batch in gathered for i in (batch.rollouts.rewards.flatten().abs() > LARGE).nonzero().flatten().tolist()}
+    )
     for what, read, fix in (
         ("the engine's log-probabilities", sampled, "use an engine that reports the distribution it samples from"),
         ("log-probabilities under the reference", lambda batch: batch.reference_logp, "use finite reference weights"),
@@ -113,7 +124,7 @@ def causes(
         (
             "the advantages of these rollouts",
             lambda batch: batch.advantage,
-            "objective=rloo only subtracts rewards",
+            smaller if huge else "objective=rloo only subtracts rewards",
         ),
     ):
         found = of_rollouts(gathered, read)
@@ -122,6 +133,13 @@ def causes(
         found = of_rollouts(gathered, logp)
         why = "the log-probabilities of these rollouts under the policy are not finite"
         yield Cause(bool(found), why, diverged, found)
+    for what, read in (
+        ("advantages", lambda batch: batch.advantage),
+        ("critic's returns", lambda batch: batch.returns),
+    ):
+        found = of_rollouts(gathered, read, LARGE)
+        why = f"the {what} of these rollouts exceed {LARGE:g} in size, and gradients grow with them until they overflow"
+        yield Cause(bool(found), why, smaller, found, overflow=True)
     if first:
         why = "rewards, log-probabilities and advantages are finite in this first step: a model pass overflows"
         yield Cause(True, why, finer, overflow=True)
@@ -136,7 +154,7 @@ def sampled(batch: Batch) -> Tensor:
     return batch.behavior_logp.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
 
 
-def of_rollouts(batches: Sequence[Batch], read: Callable[[Batch], Tensor | None]) -> list[int]:
-    """The rollouts with a value that is not finite."""
+def of_rollouts(batches: Sequence[Batch], read: Callable[[Batch], Tensor | None], most: float = math.inf) -> list[int]:
+    """The rollouts with a value that is not a number, or not below a size."""
     found = [(batch.rollout, read(batch)) for batch in batches]
-    return sorted({i for of, values in found if values is not None for i in of[~values.isfinite()].tolist()})
+    return sorted({i for of, values in found if values is not None for i in of[~(values.abs() < most)].tolist()})

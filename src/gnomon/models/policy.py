@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -14,14 +15,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
-from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, utils
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from gnomon.errors import GnomonError, ModelError
 from gnomon.models.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from gnomon.models.adapter import Adapter
-from gnomon.models.attention import NAME, Layout, attend_by_layout
+from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
+from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
@@ -36,10 +38,15 @@ from gnomon.models.weights import Kind
 __all__ = ["Anchor", "Pass", "Policy", "Scored", "place_parameters"]
 
 logging.disable_progress_bar()
+if sys.flags.optimize > 1:
+    # Without docstrings (python -OO), the decorator that completes them in transformers' models raises.
+    utils.auto_docstring = lambda thing=None, **_: thing or (lambda other: other)
 AttentionInterface.register(NAME, attend_by_layout)
 settle()
 
 
+CONFORMING: set[str] = set()
+"""Configurations of models whose packed passes this process has compared with transformers' own."""
 Whole = Callable[[Trie, torch.device], Layout]
 """Makes the layout of a whole pass."""
 
@@ -149,8 +156,8 @@ class Policy(torch.nn.Module):
 
         Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read; whole,
             as of `Policy`.
-        Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read; those of
-            `Adapter.inject`.
+        Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read, E308 for a family
+            whose passes cannot be packed; those of `Adapter.inject`.
         """
         folder, precision = model_folder(folder), precision or Precision()
         tokenizer = Tokenizer(folder)
@@ -169,6 +176,9 @@ class Policy(torch.nn.Module):
         if missing := sorted(loaded["missing_keys"]):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why)
+        if (config := (folder / "config.json").read_text("utf-8")) not in CONFORMING:
+            require_conformance(model, policy._logp, NAME)
+            CONFORMING.add(config)
         return policy
 
     @classmethod
@@ -335,6 +345,14 @@ class Policy(torch.nn.Module):
             )
         return out.last_hidden_state[0]  # type: ignore[no-any-return]
 
+    def _logp(self, texts: Sequence[Tensor]) -> Tensor:
+        """[T] log-probabilities of every token of the texts but the first ones, in one packed pass."""
+        trie = Trie([text[:-1] for text in texts], least=MIN_ROWS)
+        read = torch.cat([torch.from_numpy(path) for path in trie.paths])
+        ids, read, target = (x.to(self.device) for x in (trie.ids, read, torch.cat([text[1:] for text in texts])))
+        found: Scored = self(Pass(ids, Packed(trie, self.device), read, target))
+        return found.logp
+
     def states(self, work: Pass) -> Tensor:
         """[N, size] last hidden state before every target of a pass."""
         return self.hidden(work.ids, work.layout)[work.read]
@@ -417,13 +435,16 @@ def place_parameters(module: torch.nn.Module, place: Callable[[Tensor], Tensor])
 
 @contextmanager
 def readable(folder: Path) -> Iterator[None]:
-    """Raises: ModelError E303 for whatever reading a folder leads to, since a folder may hold anything."""
+    """Raises: ModelError E303 for whatever reading a folder leads to, since a folder may hold anything, and E308 for a
+    family without an attention of transformers' registry."""
     try:
         yield
     except GnomonError:
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if isinstance(error, KeyError) and error.args == (NAME,):
+            raise foreign(str(folder), "its attention is not of transformers' registry") from error
         if "trust_remote_code" in str(error):
             reason = "it needs code from its own folder (auto_map), and Gnomon never runs such code"
         raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error

@@ -1,0 +1,67 @@
+"""Whether the packed pass of a model computes what transformers computes, text by text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnomon.errors import GnomonError, ModelError
+
+__all__ = ["foreign", "require_conformance"]
+
+LENGTHS = (24, 17, 30)
+"""Tokens of the texts. They are laid end to end, so what leaks from one into the next shows."""
+ROUNDING, COARSE = 1e-4, 0.1
+"""Largest mean difference, in nats, in at least float32 and in less."""
+
+
+@torch.no_grad()
+def require_conformance(model: Any, packed: Callable[[Sequence[Tensor]], Tensor], own: str) -> None:
+    """Compare the log-probabilities of a few short texts.
+
+    Args: packed: [T] log-probabilities of every token of the texts but the first ones; own: name of the attention that
+        the packed pass takes.
+    Raises: ModelError E308 for a model that mixes tokens in a way the packed pass does not compute, or has no attention
+        of transformers' registry.
+    """
+    vocabulary = len(model.get_output_embeddings().weight)
+    texts = [
+        (torch.arange(length, device="cpu") * (11 + 2 * at) + at) % vocabulary for at, length in enumerate(LENGTHS)
+    ]
+    try:
+        found = packed(texts).float().cpu()
+        model.set_attn_implementation("eager")
+        wanted = torch.cat([alone(model, text) for text in texts])
+    except GnomonError:
+        raise
+    except Exception as error:
+        raise foreign(model, f"{type(error).__name__}: {error}".splitlines()[0]) from error
+    finally:
+        model.set_attn_implementation(own)
+    apart = float((found - wanted).abs().mean())
+    coarse = torch.finfo(model.get_output_embeddings().weight.dtype).bits < 32
+    coarse = coarse or torch.get_float32_matmul_precision() != "highest"
+    if bool(wanted.isfinite().all()) and not apart <= (COARSE if coarse else ROUNDING):
+        raise foreign(model, f"log-probabilities differ from those of transformers by {apart:.2g} nats on average")
+
+
+def alone(model: Any, text: Tensor) -> Tensor:
+    """[L−1] log-probabilities of the tokens after the first, as transformers computes them."""
+    ids = text.to(model.get_output_embeddings().weight.device)
+    logp = model(input_ids=ids[None], use_cache=False).logits[0, :-1].float().log_softmax(-1)
+    found: Tensor = logp.gather(1, ids[1:, None])[:, 0].cpu()
+    return found
+
+
+def foreign(model: Any, why: str) -> ModelError:
+    """The error of a family whose passes cannot be packed."""
+    return ModelError(
+        "E308",
+        "the model mixes tokens in a way that is not supported",
+        where=model if isinstance(model, str) else type(model).__name__,
+        why=why,
+        fix="use a model of another family, such as Llama, Qwen3 or Gemma 3",
+    )
