@@ -277,6 +277,23 @@ def test_s18_no_signal_ends_the_first_process(attacked, sandbox):
         assert session.receive_all().decode().endswith("alive\n")
 
 
+def test_s18_no_job_is_in_the_memory_of_the_next(attacked):
+    """Not the source of another reply to the same task, which may be right. Pages are read by `write`, if mapped."""
+    halves = "def solve(): return 8675", "309  # right"
+    assert attacked("".join(halves) + "\n#" * 2000) == Finished(values=(Ok(8675309),))
+    source = (
+        "import ctypes, gc, os\nlibc = ctypes.CDLL(None)\nread, write = os.pipe()\ndef solve(one, other):\n"
+        "    one, other, found = one.encode(), other.encode(), 0\n"
+        "    pages = {(id(o) & ~0xfff) + 4096 * k for o in gc.get_objects()[::50] for k in range(-64, 64)}\n"
+        "    for page in sorted(pages):\n"
+        "        if libc.write(write, ctypes.c_void_p(page), ctypes.c_size_t(4096)) == 4096:\n"
+        "            pieces = os.read(read, 4096).split(one)\n"
+        "            found += sum(piece.startswith(other) for piece in pieces[1:])\n"
+        "    return found"
+    )
+    assert attacked(source, halves) == Finished(values=(Ok(0),))
+
+
 def test_s18_jobs_leave_each_other_nothing(attacked):
     source = (
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\ndef solve():\n"

@@ -80,18 +80,27 @@ def settle(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(control: socket.socket, plan: dict[str, Any]) -> None:
-    """Fork a process for every job, and report its start and its exit status."""
-    work, descriptors = receive(control)
+    """Fork a process for every job, and report its start and its exit status.
+
+    Only the new process reads the job. What this process read, later jobs would find in their copy of its memory.
+    """
+    if not control.recv(1, socket.MSG_PEEK):
+        os._exit(0)
+    waiting, received = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
+            work, descriptors = receive(control)
             control.close()
+            os.close(received)
+            os.close(waiting)
             status = work_alone(work, descriptors, plan)
         finally:
             os._exit(status)
-    for descriptor in descriptors:
-        os.close(descriptor)
+    os.close(received)
+    os.read(waiting, 1)  # Until the child has received its job.
+    os.close(waiting)
     handle = os.pidfd_open(child)
     socket.send_fds(control, [pack({"began": True})], [handle])
     while handle not in wait_for(handle, control):
