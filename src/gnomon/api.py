@@ -8,9 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gnomon.config import RunConfig, Source, recorded, resolve
+from gnomon.config import RunConfig, Source, leaves, resolve
 from gnomon.envs import ENVS, Env, offers
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.launch.extension import extension
 from gnomon.launch.find import check_env_config, check_policy_config
 from gnomon.launch.modules import require_outside
 from gnomon.launch.objects import spec_of
@@ -94,8 +95,11 @@ def resume(
     observers: Sequence[Observer | str] = (),
     accept_divergence: bool = False,
     quiet: bool = False,
+    **settings: Any,
 ) -> RunReader:
     """Continue a run that was stopped or killed. An exact run ends with the same bytes.
+
+    With more steps, it extends a run: `gnomon.resume("runs/a", steps=200)`.
 
     Args:
         what: the environment or the tasks of the run, if they were passed as Python objects; `reward` and
@@ -104,11 +108,14 @@ def resume(
         observers: as in `train`. A run may be resumed with others, or none.
         accept_divergence: continue even if the run does not repeat the records after its checkpoint. The old
             records are kept as an attempt, and the run is no longer exact.
-    Raises: RunError E403 for an exact run that does not repeat what it recorded.
+        settings: that change from here on: `steps`, `seconds`, `eval={…}`, `save={…}` (docs/resuming.md).
+    Raises: RunError E403 for an exact run that does not repeat what it recorded, E413 for a setting that may not
+        change.
     """
     require_outside()
-    RunReader(run).close()  # E404, if it is no run
-    config, _ = resolve([recorded(Path(run) / "recipe.toml")])
+    supplied = Source(settings, dict.fromkeys(leaves(settings), "the call of gnomon.resume"))
+    with RunReader(run) as reader:  # E404, if it is no run.
+        config = extension(reader, supplied).config
     built = None if what is None else object_of(what, reward, reward_range)
     from gnomon.launch.display import Display, Silent, loading
 
@@ -119,7 +126,7 @@ def resume(
         passed = passed_parts(
             objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
         )
-        return go_on(Path(run), display, built, passed, accept_divergence=accept_divergence)
+        return go_on(Path(run), display, built, passed, accept_divergence=accept_divergence, settings=supplied)
 
 
 def separated(

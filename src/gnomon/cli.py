@@ -130,6 +130,7 @@ app.command()(studying.scaling)
 @app.command()
 def resume(
     folder: RunFolder,
+    settings: Settings = None,
     accept_divergence: Annotated[
         bool, typer.Option("--accept-divergence", help="Continue even if the run diverges from its records.")
     ] = False,
@@ -149,15 +150,15 @@ def resume(
     ] = None,
     observe: Observe = None,
 ) -> None:
-    """Continue a run that was stopped or killed. It ends with the same bytes as an uninterrupted run."""
+    """Continue a run that was stopped or killed, with the same bytes; or extend it: gnomon resume RUN steps=200"""
+    from gnomon.config import overrides
+    from gnomon.launch.display import Display, loading
+    from gnomon.launch.extension import extension
     from gnomon.store import RunReader
 
+    supplied = overrides(list(settings or []), 2)
     with RunReader(folder) as reader:
-        reader.recipe  # noqa: B018 - reports a damaged recipe before heavy imports
-    from gnomon.config import recorded, resolve
-    from gnomon.launch.display import Display, loading
-
-    config, _ = resolve([recorded(folder / "recipe.toml")])
+        config = extension(reader, supplied).config
     cluster = {"type": launch or None, "address": address, "samplers": samplers}
     with Display(config) as display:
         with loading(display.phase):
@@ -166,7 +167,7 @@ def resume(
         passed = passed_parts(observers=observe or ())
         reader = go_on(
             folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner,
-            launch={name: value for name, value in cluster.items() if value is not None},
+            launch={name: value for name, value in cluster.items() if value is not None}, settings=supplied,
         )  # fmt: skip
     with reader:
         facts, text = summarised(reader)

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from gnomon import errors
 from gnomon.config import SHORT, RunConfig, sections
+from gnomon.config.sections import AtResume, at_resume
 from gnomon.errors import ConfigError
 from gnomon.metrics import EVALUATION, METRICS, TIMINGS, meaning
 from gnomon.objectives.declaration import Option
@@ -50,6 +51,13 @@ class Fault:
     fix: str
 
 
+RESUMED: dict[AtResume | None, str] = {
+    AtResume.CHANGE: " May change at a resume.",
+    AtResume.MOVE: " May change at a resume, for that process.",
+}
+"""The end of a setting's text."""
+
+
 @cache
 def settings() -> tuple[Setting, ...]:
     """Every setting but the options of objectives and environments, in the order of the configuration."""
@@ -61,7 +69,7 @@ def settings() -> tuple[Setting, ...]:
             short=short.get(key, ""),
             values=values_of(field),
             default=shown(field.default),
-            text=documented.get((section, key.rpartition(".")[2]), ""),
+            text=documented.get((section, key.rpartition(".")[2]), "") + RESUMED.get(at_resume(key), ""),
         )
         for key, section, field in keys_of(RunConfig)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -13,6 +14,7 @@ from gnomon.objectives.options import declared
 
 __all__ = [
     "DEFAULTS",
+    "AtResume",
     "Engine",
     "Env",
     "Eval",
@@ -23,7 +25,17 @@ __all__ = [
     "Policy",
     "Rollout",
     "RunConfig",
+    "at_resume",
 ]
+
+
+class AtResume(Enum):
+    """What a setting may do when a run is resumed. Others stay as they are."""
+
+    CHANGE = "change"
+    """Take another value, which the run records."""
+    MOVE = "move"
+    """Take another value in this process: where a part is does not change the run."""
 
 
 class Section(BaseModel):
@@ -458,7 +470,7 @@ class RunConfig(Section):
     threads: Annotated[int, Field(ge=1)] = 1
     """CPU threads of torch. More than one helps a large policy only: threads wait for each other in every operation.
     Another number sums gradients in another order, so the bits of a run change."""
-    ranks: Annotated[int, Field(ge=0)] = 0
+    ranks: Annotated[int, Field(ge=0), AtResume.MOVE] = 0
     """Processes that share the weights, gradients and optimiser states of the learner (FSDP2). 0 trains in the process
     of the run. 1, 2, 4, 8, … give the same bits."""
     env: Env = Env()
@@ -470,13 +482,13 @@ class RunConfig(Section):
     regularize: Regularize = Regularize()
     optim: Optim = Optim()
     critic: Critic = Critic()
-    budget: Budget = Budget()
-    eval: Eval = Eval()
-    save: Save = Save()
+    budget: Annotated[Budget, AtResume.CHANGE] = Budget()
+    eval: Annotated[Eval, AtResume.CHANGE] = Eval()
+    save: Annotated[Save, AtResume.CHANGE] = Save()
     audit: Audit = Audit()
     engine: Engine = Engine()
-    launch: Launch = Launch()
-    learner: Annotated[str, Field(pattern="^(local|ray|https?://.+|tinker:.+|object:.+)$")] = "local"
+    launch: Annotated[Launch, AtResume.MOVE] = Launch()
+    learner: Annotated[str, Field(pattern="^(local|ray|https?://.+|tinker:.+|object:.+)$"), AtResume.MOVE] = "local"
     """What trains: `local`, in this process; `ray`, in a process of the Ray cluster of `launch.type=ray`; the address
     that `gnomon serve-learner` printed; or `tinker:MODEL`, an adapter of this base model on the Tinker service.
     `object:NAME` was passed to `gnomon.train` as a Python object."""
@@ -487,6 +499,12 @@ class RunConfig(Section):
         kind = own.get("type", self.env.type)
         options = self.env.options if kind == self.env.type else {}
         return Env.model_validate({**options, **own, "type": kind})
+
+
+def at_resume(key: str) -> AtResume | None:
+    """What a setting may do when a run is resumed; None for one that stays. Args: key: dotted."""
+    field = RunConfig.model_fields.get(key.partition(".")[0])
+    return next((mark for mark in field.metadata if isinstance(mark, AtResume)), None) if field else None
 
 
 DEFAULTS: dict[str, Any] = RunConfig().model_dump()

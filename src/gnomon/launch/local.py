@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gnomon.config import RunConfig, Source, recorded, resolve, to_toml
+from gnomon.config import RunConfig, Source, resolve, to_toml
 from gnomon.config.tinker import TINKER
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
@@ -24,6 +25,7 @@ from gnomon.launch.cluster.losses import Losing, Losses
 from gnomon.launch.data import require_same_data
 from gnomon.launch.display import Console, Guarded, Phase, Teller, untold
 from gnomon.launch.exactness import reasons, tolerated
+from gnomon.launch.extension import Extension, extension, genesis_settings
 from gnomon.launch.find import check_env_config, make_env
 from gnomon.launch.hub_models import pinned
 from gnomon.launch.interrupt import gentle_interrupt
@@ -59,7 +61,7 @@ from gnomon.launch.preflight import audited
 from gnomon.launch.ranks import start_ranks
 from gnomon.launch.recorded_runs import require_replay
 from gnomon.launch.token_budgets import require_token_budgets
-from gnomon.launch.trust import signature
+from gnomon.launch.trust import signature, unsigned
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.local import LocalLearner
@@ -78,7 +80,6 @@ from gnomon.rollout.finished import Kept
 from gnomon.rollout.order import TaskOrder
 from gnomon.rollout.replay import Replay
 from gnomon.store import Observer, Record, Recorded, RecordedGroups, Run, RunReader, RunStatus
-from gnomon.store.layout import RECIPE
 from gnomon.training import Evaluation, EvaluationSet, Recorder, evaluate, first, train
 from gnomon.training.schedule import Schedule
 from gnomon.types import EMPTY, Task
@@ -98,6 +99,8 @@ __all__ = [
 ]
 
 
+SAME = Source({}, {})
+"""No other settings."""
 REGISTERED = ("prediction", "study")
 """SHA-256 of what was registered before the run began; the first record holds them."""
 
@@ -350,24 +353,28 @@ def resume(
     ranks: int | None = None,
     learner: str = "",
     launch: Mapping[str, Any] = EMPTY,
+    settings: Source = SAME,
 ) -> RunReader:
     """Go on with a run from its newest good checkpoint.
 
     An exact run must repeat every byte that it recorded after the checkpoint. A run that varies, and any run with
     `accept_divergence`, keeps what it does not repeat as an attempt and goes on.
 
-    Args: ranks, learner, launch: in the place of those in the recipe: where the parts are does not change the run.
-    Raises: RunError E403 for an exact run that does not repeat what it recorded.
+    Args:
+        ranks, learner, launch: in the place of those in the recipe: where the parts are does not change the run.
+        settings: that change from here on, as `extension` lets them.
+    Raises: RunError E403 for an exact run that does not repeat what it recorded; as `extension`.
     """
     reader, teller = RunReader(folder), Guarded(console)
-    if reader.complete:
-        teller.message(f"{folder} is finished; there is nothing to resume.")
+    other = extension(reader, settings, [check_env_config] if env is None else [])
+    if reader.complete and not other.recipe:
+        more = f"gnomon resume {shlex.quote(str(folder))} steps={2 * max(1, reader.steps)}"
+        teller.message(f"{folder} is finished; there is nothing to resume. To extend it: {more}")
         return RunReader(folder)
     supplied = {"ranks": ranks, "learner": learner, "launch": dict(launch)}
     elsewhere = {name: value for name, value in supplied.items() if value}
     places = {name: f"the command line: --{name} {value}" for name, value in elsewhere.items()}
-    sources = [recorded(folder / RECIPE), Source(elsewhere, places)]
-    config, _ = resolve(sources, [check_env_config] if env is None else [])
+    config, _ = resolve([Source(other.config.model_dump(), {}), Source(elsewhere, places)])
     began = reader.genesis["config"]["policy"].get("attention", "exact")  # `auto` may be another one on this machine.
     config = config.model_copy(update={"policy": config.policy.model_copy(update={"attention": began})})
     require_passed(config, passed, folder)
@@ -380,8 +387,13 @@ def resume(
         now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
         store.tolerate = tolerated(reader, config, env, now, accept_divergence)
         store.rewind(0)
-        first = opening(config, env) | {name: reader.genesis[name] for name in REGISTERED if name in reader.genesis}
+        first = opening(genesis_settings(reader, other.before, config), env)
+        first |= {name: reader.genesis[name] for name in REGISTERED if name in reader.genesis}
         store.append([Record(kind="genesis", body=first)])  # E403 if recipe or model have changed.
+        if other.recipe:
+            signed = "" if unsigned(reader, config) else signature(other.recipe)
+            store.extend(other.body, other.recipe, {"signed": signed})
+            teller.message(f"Extended: {other.text}.{rate_text(other, reader.steps)}")
         if parts.engine.tier is Tier.MEASURED:
             for actor in (parts.actor, *parts.batches.actors, *(each.actor for each in parts.sets)):
                 actor.earlier = Recorded(folder, partial(task_at, actor.env), store.note)
@@ -390,6 +402,18 @@ def resume(
             teller.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, console, passed.observers)
     return RunReader(folder)
+
+
+def rate_text(other: Extension, done: int) -> str:
+    """What more steps change in a learning rate that decays until the last one; empty if nothing."""
+    steps, optim = other.config.budget.steps, other.config.optim
+    if steps == other.before.budget.steps or optim.min_lr_ratio == 1.0:
+        return ""
+    then, now = (make_schedule(config)(done * optim.updates + 1) for config in (other.before, other.config))
+    return (
+        f" The learning rate decays until the last step: in step {done} it is {now:.3g}, and not {then:.3g}. "
+        f"So this is not the run that {steps} steps from the start would be."
+    )
 
 
 def task_at(env: Env, split: str, index: int) -> Task:

@@ -13,7 +13,7 @@ from gnomon.errors import ConfigError
 from gnomon.launch.reasons import verdict_reason
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Attempt, Record, RunReader
-from gnomon.store.layout import is_rollout
+from gnomon.store.layout import EXTENSION, is_rollout
 from gnomon.terminal import one_line, printable
 from gnomon.verifiers.breakdown import Line, lines
 
@@ -58,6 +58,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
         "varies": reader.varies,
         "read_back": sorted({event["step"] for event in reader.events("read") if event["of"] == "rollout"}),
+        "extensions": [{"step": record.step, **record.body} for record in reader.records(EXTENSION)],
         "attempts": [discarded(reader, attempt) for attempt in reader.attempts],
     }
 
@@ -146,6 +147,7 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
         text.append(
             f"read back    recorded rollouts of steps {', '.join(map(str, facts['read_back']))}, by a resumed run"
         )
+    text += [extension_text(each) for each in facts["extensions"]]
     text += [attempt_text(facts["run"], attempt) for attempt in facts["attempts"]]
     text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
     return "\n".join(text)
@@ -183,9 +185,16 @@ def numerics_text(facts: Mapping[str, Any]) -> list[str]:
     return [f"numerics     {facts['tier']}   largest |sampler - learner| log-probability: {', '.join(gaps)}"]
 
 
+def extension_text(extension: Mapping[str, Any]) -> str:
+    """The settings that changed when the run was resumed."""
+    before = extension["before"]
+    found = [f"{key} was {before.get(key, 'unset')} and is {value}" for key, value in extension["settings"].items()]
+    return f"extended     from step {extension['step']}: {one_line(', '.join(found))}"
+
+
 def attempt_text(folder: str, attempt: Mapping[str, Any]) -> str:
     """An attempt: records that a resumed run replaced, and how to read them."""
-    how = "of a step that failed" if attempt["failed"] else "from which the resumed run diverged"
+    how = "of a step that failed" if attempt["failed"] else "that the resumed run replaced"
     read = f"\n             read: gnomon show {folder} {attempt['read']}" if attempt["read"] else ""
     return (
         f"attempt {attempt['number']:<4} {attempt['records']} records {how}, from step {attempt['step']}: "

@@ -86,7 +86,8 @@ def unsigned(reader: RunReader, config: RunConfig) -> list[str]:
     if not names:
         return []
     try:
-        supplied, due = str(reader.manifest.get(SIGNED, "")), signature(reader.recipe)
+        extended = next(reversed(reader.events("extended")), reader.manifest)  # Its recipe was signed when it changed.
+        supplied, due = str(extended.get(SIGNED, "")), signature(reader.recipe)
     except GnomonError:  # It is damaged.
         return names
     return [] if due and hmac.compare_digest(supplied.encode(), due.encode()) else names

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from gnomon.store.layout import Record, canonical, unpack
+from gnomon.store.layout import EXTENSION, Record, canonical, unpack
 from gnomon.store.reader import RunReader
 
 __all__ = ["ABSENT", "Difference", "Parting", "diff", "differences", "flat", "shortened", "unequal"]
@@ -99,7 +99,8 @@ def both(a: Any, b: Any) -> str:
 
 
 def _part(one: RunReader, two: RunReader) -> Parting | None:
-    for a, b in zip_longest(one.rows(1), two.rows(1)):
+    pairs = zip_longest(*((row for row in reader.rows(1) if row[1] != EXTENSION) for reader in (one, two)))
+    for a, b in pairs:  # An extension says only which settings changed when.
         # Hashes differ from the first different config key on, so records are compared by place and body.
         if a and b and a[1:7] == b[1:7]:
             continue

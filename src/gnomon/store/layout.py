@@ -31,6 +31,7 @@ __all__ = [
     "CHECKPOINTS",
     "CHECKPOINT_MANIFEST",
     "CHECKPOINT_STATE",
+    "EXTENSION",
     "FORMAT",
     "JOURNAL",
     "LOCK",
@@ -54,6 +55,8 @@ __all__ = [
 ]
 
 FORMAT = 1
+EXTENSION = "extension"
+"""The kind of a record of settings that changed when a run was resumed."""
 RECIPE = "recipe.toml"
 MANIFEST = "manifest.json"
 PREDICTION = "prediction.json"
@@ -106,7 +109,7 @@ class Record:
     """One record of a run. A second run of the same recipe repeats it."""
 
     kind: str
-    """`genesis`, `baseline`, `rollout`, `step`, `evaluation`, `evaluation.SET` …"""
+    """`genesis`, `baseline`, `rollout`, `step`, `evaluation`, `evaluation.SET`, `extension` …"""
     step: int | None = None
     task: int | None = None
     """Index of the task in its split."""

@@ -39,6 +39,7 @@ from gnomon.store.journal import (
 )
 from gnomon.store.layout import (
     CHECKPOINTS,
+    EXTENSION,
     JOURNAL,
     LOCK,
     MANIFEST,
@@ -145,6 +146,7 @@ class Run:
             run = cls(folder, lock, tolerate)
         try:
             checkpoints.clean(folder)
+            run._settle_recipe()
             run.rewind(1)
             run.set_status(RunStatus.RUNNING, "resumed")
         except BaseException:
@@ -225,6 +227,7 @@ class Run:
         Raises: RunError E403 at the first difference that is not tolerated, E407 for a body that is not plain JSON;
         ResourceError E501 if the disk is full. On an error, none of `records` is stored.
         """
+        self._pass_extensions()
         seq, head, new = self._position, self._head, []
         for record in records:
             new.append(pack(seq, head, record))
@@ -244,6 +247,51 @@ class Run:
             failpoint("append:after-commit")
         self._position, self._head, self._count = seq, head, seq if parted else max(seq, self._count)
         return self.attempts[-1] if parted else None
+
+    def extend(self, body: Mapping[str, Any], recipe: str, facts: Mapping[str, Any] = EMPTY) -> None:
+        """Go on with other settings from the newest checkpoint: record them, and replace the recipe.
+
+        Records after the checkpoint are kept as an attempt, because a run with these settings may have others there.
+
+        Args: body: of the record; no record if it is empty. facts: of the event that holds the recipe.
+        """
+        checkpoint = self.latest_checkpoint()
+        self.rewind(checkpoint.seq if checkpoint else 1)
+        self._pass_extensions()
+        step = checkpoint.step if checkpoint else 0
+        record = Record(kind=EXTENSION, step=step, body=body)
+        with transaction(self._db, self.folder):
+            if body and self.replaying:
+                why = "the run was extended"
+                give_up(self._db, self._position, self._head, why)
+                self._note("attempt", {"step": step, "why": why})
+            if body:
+                row = pack(self._position, self._head, record)
+                self._db.execute(INSERT, row)
+                self._position, self._head, self._count = self._position + 1, row[7], self._position + 1
+            values = (f"sha256:{RECIPE}", sha256(recipe.encode()).hexdigest())
+            self._db.execute("REPLACE INTO meta VALUES (?, ?)", values)
+            self._note("extended", {**facts, "recipe": recipe})
+            failpoint("extend:before-commit")
+        failpoint("extend:after-commit")
+        self._settle_recipe()
+
+    def _pass_extensions(self) -> None:
+        """Go on after records of changed settings, which a step does not repeat."""
+        while row := next(rows(self._db, self.folder, self._position, self._position + 1, kind=EXTENSION), None):
+            self._position, self._head = row[0] + 1, row[7]
+
+    def _settle_recipe(self) -> None:
+        """Write the recipe of the newest extension, unless it is there: a kill may have come before it was written."""
+        found = self._db.execute("SELECT body FROM events WHERE kind = 'extended' ORDER BY id DESC LIMIT 1").fetchone()
+        recipe = json.loads(found[0])["recipe"].encode() if found else b""
+        known, path = meta(self._db, f"sha256:{RECIPE}"), self.folder / RECIPE
+        if found and sha256(recipe).hexdigest() == known and not (path.is_file() and digest(path) == known):
+            fresh = path.with_name(f"{RECIPE}.new")
+            with faults(self.folder):
+                write_durably(fresh, recipe)
+                os.replace(fresh, path)
+                sync(self.folder)
 
     def set_aside(self, records: Sequence[Record], why: str) -> None:
         """Store the records of a failed step as an attempt. The chain does not change, so the step can be repeated.

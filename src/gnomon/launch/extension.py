@@ -1,0 +1,148 @@
+"""A run that goes on with other settings than it began with: which may change, and what the run records of it."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import tomli_w
+
+from gnomon.config import RunConfig, Source, leaves, recorded, resolve
+from gnomon.config.resolve import Check
+from gnomon.config.sections import AtResume, at_resume
+from gnomon.config.sources import put, whole_key
+from gnomon.errors import RunError
+from gnomon.store import RunReader
+from gnomon.store.checkpoints import examine, stored
+from gnomon.store.layout import EXTENSION, RECIPE
+
+__all__ = ["Extension", "extension", "genesis_settings"]
+
+BESIDE = ("save.", "budget.seconds")
+"""Settings that decide no byte of a run: the chain does not record them."""
+MAY = "these may change: steps, seconds, eval.*, save.*; and where the run is: ranks, learner, launch.*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """The settings of a resumed run."""
+
+    before: RunConfig
+    """Of the run until here."""
+    config: RunConfig
+    """Of this process."""
+    recipe: str
+    """Of the run from here on."""
+    body: Mapping[str, Any]
+    """Of the record in the chain: `settings` that change, and what they were `before`; empty if none does."""
+    text: str
+    """What changes, for a person."""
+
+
+def extension(reader: RunReader, supplied: Source, checks: Sequence[Check] = ()) -> Extension:
+    """The settings with which a run goes on.
+
+    Raises: RunError E413 for a setting that may not change, or fewer steps than the run has; E420 for a finished run
+        without a checkpoint; E421 where what the run has done depends on its number of steps.
+    """
+    path, run = reader.folder / RECIPE, shlex.quote(str(reader.folder))
+    own = {whole_key(key, value) for key, value in leaves(supplied.values).items()}
+    sources = [recorded(path), Source(settings_since(reader), {})]
+    before, _ = resolve(sources)
+    config, origins = resolve([*sources, supplied], checks)
+    was, now = leaves(before.model_dump()), leaves(config.model_dump())
+    changed = {key: value for key, value in now.items() if was.get(key) != value}
+    for key in changed:
+        if at_resume(key) is None and key in own:
+            raise RunError(
+                "E413", f"{key} cannot change when a run is resumed", where=origins.get(key, str(path)), why=MAY,
+                fix=f"gnomon train {run}/{RECIPE} {key}=… run=OTHER   (starts a new run)",
+            )  # fmt: skip
+    lasting = {key: value for key, value in changed.items() if at_resume(key) is AtResume.CHANGE}
+    if lasting:
+        require_more(reader, config, run)
+    if "budget.steps" in lasting:
+        require_free_of_steps(config, run)
+    listed = {key: value for key, value in lasting.items() if not key.startswith(BESIDE)}
+    return Extension(
+        before=before,
+        config=config,
+        recipe=recipe_with(reader.recipe, lasting) if lasting else "",
+        body={"settings": listed, "before": {key: was[key] for key in listed if key in was}} if listed else {},
+        text=", ".join(f"{key} was {was.get(key)} and is {value}" for key, value in lasting.items()),
+    )
+
+
+def require_more(reader: RunReader, config: RunConfig, run: str) -> None:
+    """Raises: RunError E413 for a run that has these steps already, E420 where a finished one has no checkpoint."""
+    steps, least = config.budget.steps, reader.steps + reader.complete
+    if steps < least:
+        raise RunError(
+            "E413", f"the run has {reader.steps} finished steps, and budget.steps is {steps}", where=str(reader.folder),
+            why="a finished run goes on only with more steps" if reader.complete else "no step is undone",
+            fix=f"gnomon resume {run} steps={max(least, 1)}",
+        )  # fmt: skip
+    good = (path for path in stored(reader.folder) if not examine(path, reader.uuid, reader.head))
+    if reader.complete and next(good, None) is None:
+        raise RunError(
+            "E420", "the run has no checkpoint to go on from", where=str(reader.folder),
+            why="the state of its optimiser is in its checkpoints",
+            fix=f"restore {run}/checkpoints, or start a new run: gnomon train {run}/{RECIPE} steps={steps} run=OTHER",
+        )  # fmt: skip
+
+
+def require_free_of_steps(config: RunConfig, run: str) -> None:
+    """Raises: RunError E421 where finished steps would be others in a run of another length."""
+    rollout = config.rollout
+    for key, value in (("order_seed", rollout.order_seed), ("lag", rollout.lag), ("offline", rollout.offline)):
+        if value:
+            raise RunError(
+                "E421", f"rollout.{key}={value} depends on the number of steps", where=f"{run}/{RECIPE}",
+                why="the finished steps would be others in a run of another length",
+                fix=f"gnomon train {run}/{RECIPE} steps={config.budget.steps} run=OTHER   (starts a new run)",
+            )  # fmt: skip
+
+
+def settings_since(reader: RunReader) -> dict[str, Any]:
+    """What the records of earlier extensions say, as tables."""
+    values: dict[str, Any] = {}
+    for record in reader.records(EXTENSION):
+        for key, value in record.body["settings"].items():
+            put(values, key, value)
+    return values
+
+
+def genesis_settings(reader: RunReader, before: RunConfig, config: RunConfig) -> RunConfig:
+    """The settings of a process with those that the run began with, as its first record holds them.
+
+    Args: before: settings of the run until this process.
+    """
+    values = config.model_dump()
+    values |= {key: value for key, value in before.model_dump().items() if at_resume(key) is AtResume.CHANGE}
+    for record in reversed(list(reader.records(EXTENSION))):
+        for key in record.body["settings"]:
+            put(values, key, record.body["before"].get(key))
+            if key not in record.body["before"]:
+                remove(values, key)
+    return RunConfig.model_validate(values)
+
+
+def remove(values: dict[str, Any], key: str) -> None:
+    """Take a key out of nested tables, and tables that it leaves empty."""
+    first, _, rest = key.partition(".")
+    if rest:
+        remove(values[first], rest)
+    if not rest or (not values[first] and first not in RunConfig.model_fields and first != "sets"):
+        del values[first]
+
+
+def recipe_with(recipe: str, changed: Mapping[str, Any]) -> str:
+    """A recipe with other values of some keys; the rest stays as it is written."""
+    values = deepcopy(tomllib.loads(recipe))
+    for key, value in changed.items():
+        put(values, key, value)
+    return tomli_w.dumps(values)
