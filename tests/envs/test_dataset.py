@@ -178,6 +178,13 @@ def test_a_row_that_shows_the_slot_gets_no_second_one(
     prompt = "".join(message.content for message in (messages[0], messages[-1]))
     assert prompt.count("<answer>") == times
     assert {finding.name: finding.passed for finding in check_env(env, tasks=4).findings}["prompt"]
+    assert env.remarks == []
+
+
+def test_a_format_that_the_rows_show_twice_is_told(tmp_path: Path) -> None:
+    env = Dataset(path=str(conversations(tmp_path / "rows.jsonl", RULES, "{n}+0? " + RULES)))
+    (sentence,) = env.remarks
+    assert "2 times" in sentence
 
 
 def test_a_preview_is_the_prompt_as_text() -> None:

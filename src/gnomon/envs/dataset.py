@@ -22,6 +22,7 @@ from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
 from gnomon.envs.messages import messages_of
 from gnomon.envs.row_checks import (
     Placed,
+    doubled,
     question,
     questions,
     refuse_empty,
@@ -103,7 +104,8 @@ class Dataset(SingleTurn):
     def remarks(self) -> list[str]:
         """Remarks on the rows for the user, shown before a run; one sentence each."""
         kept = checked(self, self.stamps)
-        return [sentence for split in SPLITS for sentence in repeated(self, split, kept[split])]
+        again = (sentence for split in SPLITS for sentence in repeated(self, split, kept[split]))
+        return [*doubled(self, self.tasks("train")[0]), *again]
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows of `path`, or of one split if it has several."""

@@ -9,13 +9,14 @@ from gnomon.envs.base import identity
 from gnomon.envs.messages import messages_of, prompt_of
 from gnomon.envs.rows import Row, content_hash
 from gnomon.errors import ConfigError
-from gnomon.types import Message
+from gnomon.types import Message, Task
 
 if TYPE_CHECKING:
     from gnomon.envs.dataset import Dataset
 
 __all__ = [
     "Placed",
+    "doubled",
     "numbered",
     "question",
     "questions",
@@ -103,6 +104,13 @@ def refuse_overlap(env: Dataset, asked: Mapping[str, Sequence[tuple[str, int]]])
             "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=shown + more,
             fix="remove these rows from one split; a score on questions from training does not measure generalisation",
         )  # fmt: skip
+
+
+def doubled(env: Dataset, task: Task) -> Iterator[str]:
+    """A sentence on a prompt that shows the answer format more than once."""
+    asked = [message for message in task.messages if message.role == "system" or message is task.messages[-1]]
+    if (times := "\n".join(message.content for message in asked).count(env.frame[0].strip())) > 1:
+        yield f"The prompt of a task shows the answer format {times} times; once is enough."
 
 
 def repeated(env: Dataset, split: str, rows: Placed) -> Iterator[str]:
