@@ -89,7 +89,8 @@ def test_an_environment_that_does_not_honour_its_seed_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("reply", "code"), [("raise", "E171"), ("exit", "E172"), ("nan", "E174"), ("rich", "E174"), ("number", "E171")]
+    ("reply", "code"),
+    [("raise", "E171"), ("exit", "E172"), ("nan", "E174"), ("rich", "E174"), ("number", "E171"), ("forge", "E173")],
 )
 def test_a_failure_of_the_environment_has_a_type_and_is_no_verdict(reply, code):
     env = Gym(name="texts:Failing")

@@ -1,5 +1,6 @@
 """Text environments with Gymnasium's `reset` and `step`: one that is right, and some that fail."""
 
+import contextlib
 import os
 import random
 import secrets
@@ -57,6 +58,10 @@ class Failing(Guess):
                 return "", float("nan"), True, False, {}
             case "rich":
                 return "", 7.0, True, False, {}
+            case "forge":  # What runs code of a reply in its own process lets it find the connection.
+                for number in range(3, 64):
+                    with contextlib.suppress(OSError):
+                        os.write(number, b'{"text": "", "player": 0, "done": true, "rewards": [1.0]}\n')
             case "number":
                 return 5, 0.0, False, False, {}
         return super().step(text)

@@ -7,10 +7,11 @@ it opens a conversation, and a process is forked for it. So each episode has its
 generator. When the other end of a conversation closes, its process and all descendants are killed. When the socket
 closes, all conversations end. A conversation is lines of JSON:
 
-    -> {"op": "start", "seed": 7}           <- {"text": ..., "player": 0}
-    -> {"op": "step", "text": "[3]"}        <- {"text": ..., "player": 0, "done": false, "rewards": null}
+    -> {"op": "start", "seed": 7, "token": T}       <- {"token": T, "text": ..., "player": 0}
+    -> {"op": "step", "text": "[3]", "token": T}    <- {"token": T, "text": ..., "done": false, ...}
 
-The first line is a greeting with the process id and the number of players. Failures are reported as
+The first line is a greeting with the process id and the number of players. Every question has a new token, which its
+answer repeats: a line that something else wrote is not an answer. Failures are reported as
 {"error": KIND, "text": ...}, where KIND is "load" or "environment".
 """
 
@@ -275,7 +276,7 @@ def converse(channel: socket.socket, env: Any, problem: str) -> None:
                     answer = env.step(asked["text"])
             except BaseException:
                 answer = {"error": "environment", "text": traceback.format_exc(limit=-3)}
-            send(answer)
+            send({**answer, "token": asked["token"]})
 
 
 def converse_kept(kept: Kept, descriptor: int, env: Any, problem: str) -> None:

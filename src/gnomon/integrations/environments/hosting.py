@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -87,7 +88,7 @@ class Conversation:
         self._channel, self._name, self._pidfd = channel, name, -1
         self._lines = channel.makefile("rw", encoding="utf-8", errors="surrogatepass", newline="\n")
         greeting = self._receive(LOADING)
-        if greeting.get("error"):
+        if "error" in greeting:
             raise ResourceError(
                 "E170", f"{name} cannot be loaded", where=python, why=str(greeting.get("text", "")).rstrip(),
                 fix="set python=PATH to an interpreter that has the package, and use a name that the package knows",
@@ -102,13 +103,19 @@ class Conversation:
         Raises: Late if it does not arrive in time; VerifierError E171 if the environment raised, E172 if its process
         died, E173 if the answer is invalid.
         """
+        token = secrets.token_hex(16)
         try:
-            self._lines.write(json.dumps(question) + "\n")
+            self._lines.write(json.dumps({**question, "token": token}) + "\n")
             self._lines.flush()
         except OSError as error:
             raise self._died() from error
         answer = self._receive(seconds)
-        if answer.get("error"):
+        if answer.pop("token", None) != token:
+            raise VerifierError(
+                "E173", f"{self._name} wrote a line that is not an answer: {str(answer)[:100]!r}",
+                why="code in the environment's process wrote to the connection, so it could set its own reward",
+            )  # fmt: skip
+        if "error" in answer:
             raise VerifierError("E171", f"{self._name} raised", why=str(answer.get("text", "")).rstrip())
         return answer
 
