@@ -66,7 +66,7 @@ class Mistake:
     line: str = ""
     """The line of a file that is the mistake."""
     model: Mapping[str, object] | None = None
-    """Changes to config.json and generation_config.json of the shipped model, which is copied to `model`."""
+    """Changes to the configurations of the shipped model, which is copied to `model`."""
 
 
 def coded(name: str, was: str, line: str) -> Mistake:
@@ -119,7 +119,9 @@ MISTAKES = [
     ),
     Mistake("A tokenizer that is larger than the model", "train countdown policy=model", model={"vocab_size": 20}),
     Mistake(
-        "A model without an end token", "train countdown policy=model rollout.stop=[]", model={"eos_token_id": None}
+        "A model without an end token",
+        "train countdown policy=model rollout.stop=[]",
+        model={"eos_token_id": None, "eos_token": None},
     ),
 ]
 
@@ -139,7 +141,7 @@ def shown(mistake: Mistake, run: Run) -> str:
             (folder / file).write_text(text)
         if mistake.model is not None:
             shutil.copytree(TINY, folder / "model")
-            for file in ("config.json", "generation_config.json"):
+            for file in ("config.json", "generation_config.json", "tokenizer_config.json"):
                 facts = json.loads((folder / "model" / file).read_text()) | dict(mistake.model)
                 (folder / "model" / file).write_text(json.dumps(facts))
         if mistake.script:

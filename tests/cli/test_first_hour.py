@@ -22,6 +22,8 @@ from gnomon.envs import CharCount, Nim
 from gnomon.errors import ConfigErrors, ResourceError, RunError
 from gnomon.launch.find import check_policy_config
 from gnomon.models.folder import TINY
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.vocabulary import end_tokens
 from gnomon.objectives.options import OPTIONS
 from gnomon.rates import parameters, rates
 from gnomon.store import require_free
@@ -211,7 +213,7 @@ def test_a_key_of_another_library_is_answered(key, words):
 
 def model(folder: Path, **facts: object) -> Path:
     shutil.copytree(TINY, folder)
-    for name in ("config.json", "generation_config.json"):
+    for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
         path = folder / name
         path.write_text(json.dumps(json.loads(path.read_text()) | facts))
     return folder
@@ -235,8 +237,8 @@ def test_a_pretrained_model_starts_slowly_and_says_so(tmp_path):
     [
         ({"vocab_size": 20}, [], "E317"),
         ({"eos_token_id": 5000}, [], "E317"),
-        ({"eos_token_id": None}, ["rollout.stop=[]"], "E318"),
-        ({"eos_token_id": None}, [], ""),
+        ({"eos_token_id": None, "eos_token": None}, ["rollout.stop=[]"], "E318"),
+        ({"eos_token_id": None, "eos_token": None}, [], ""),
         ({"vocab_size": 5000}, [], ""),
     ],
 )
@@ -248,6 +250,15 @@ def test_a_tokenizer_that_does_not_fit_is_refused_before_anything_starts(tmp_pat
         return
     with pytest.raises(ConfigErrors, match=code):
         resolve(sources, [check_policy_config])
+
+
+@pytest.mark.parametrize("named", ["<eos>", {"content": "<eos>", "special": True}, "a", "<none>", 3, None])
+def test_the_end_token_of_the_tokenizer_counts_where_the_model_names_none(tmp_path, named):
+    folder = model(tmp_path / "m", eos_token_id=None, eos_token=named)
+    text = named["content"] if isinstance(named, dict) else named
+    known = {"<eos>": Tokenizer(TINY).eos, "a": frozenset(Tokenizer(TINY).encode("a"))}.get(text, frozenset())
+    assert Tokenizer(folder).eos == frozenset(end_tokens(folder)) == known
+    assert Tokenizer(model(tmp_path / "n", eos_token=named)).eos == Tokenizer(TINY).eos, "the model has the first word"
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(tmp_path):

@@ -259,13 +259,18 @@ def test_an_overlap_is_refused_with_its_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [('{"prompt": "a", "answer": "b"}\n{"prompt": ', 2), ("[1, 2]\n", 1), ('\n\n{"prompt": "\xff"}', 3)],
+    [
+        ('{"prompt": "a", "answer": "b"}\n{"prompt": ', "line 2"),
+        ('{"prompt": "a", "answer": "b"}\n[1, 2]\n', "line 2"),
+        ("[1, 2]\n", "row 0"),
+        ('\n\n{"prompt": "\xff"}', "line 3"),
+    ],
 )
-def test_a_line_that_is_none_is_named(text: str, line: int, tmp_path: Path) -> None:
+def test_a_line_that_is_none_is_named(text: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match="E150") as caught:
         Dataset(path=str(tmp_path / "a.jsonl")).tasks("train")
-    assert caught.value.where.endswith(f"a.jsonl, line {line}")
+    assert caught.value.where.endswith(f"a.jsonl, {line}")
 
 
 def test_line_ends_inside_a_text_are_no_line_ends(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class Dataset(SingleTurn):
     """
 
     path: str = "questions"
-    """`file.jsonl`, `file.parquet`, a folder in the hub's format, owner/name on the hub, or `questions` (ships)."""
+    """A file (.jsonl, .json, .csv, .tsv, also compressed as .gz, or .parquet), a folder in the hub's format, owner/name
+    on the hub, or `questions` (ships)."""
     config: str = ""
     """Configuration (subset) of a hub data set; empty for its default."""
     revision: str = ""
@@ -206,7 +207,8 @@ class Rows(Sequence[Task]):
         if not (env.ranked and split == "train"):
             Key(env.seed).at("dataset", split=split).random().shuffle(rows)
         if not rows:
-            raise ConfigError("E155", f"the data set has no {split} rows", where=env.path, fix="env.test=FILE")
+            fix = "env.test=FILE" if split == "test" else "env.path=FILE with more rows"
+            raise ConfigError("E155", f"the data set has no {split} rows", where=env.path, fix=fix)
         self.env, self.split, self.rows = env, split, rows[: env.first or None] if split == "train" else rows
         self.size = len(self.rows) * (env.repeat if split == "train" else 1)
 
@@ -277,7 +279,10 @@ def chosen(env: Dataset, rows: Placed) -> Placed:
             raise ConfigError("E155", f"train row {missing[0]} does not exist", where="env.rows", why=why)
         rows = [(place, there[place]) for place in env.rows]
     for name, values in env.where.items():
-        rows = [(place, row) for place, row in rows if env.column(row, name, place) in values]
+        texts = {str(value) for value in values}  # Every value of a CSV file is text.
+        rows = [
+            (place, row) for place, row in rows if (cell := env.column(row, name, place)) in values or cell in texts
+        ]
         if not rows:
             why = f"no train row has one of the values {', '.join(map(repr, values))} in the column {name!r}"
             raise ConfigError("E155", "the data set has no train rows", where="env.where", why=why)

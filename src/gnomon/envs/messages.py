@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ TEXTS = ("text", "input_text", "output_text")
 """Types of a part that is text."""
 ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant"}
 """Roles by the names that conversations with the keys `from` and `value` have for them."""
+SPELLED = re.compile(r"""\s*\[?\s*\{\s*(['"])(role|content|from|value)\1\s*:\s*['"\[]""")
+"""How a list of messages begins that was written as text, for example into a CSV file."""
 
 
 def prompt_of(value: Any) -> tuple[Message, ...]:
@@ -22,6 +25,8 @@ def prompt_of(value: Any) -> tuple[Message, ...]:
     Raises: ValueError, as `messages_of`, and for any other last message.
     """
     messages = messages_of(value)
+    if isinstance(value, str) and SPELLED.match(value):
+        raise ValueError("it is the text of a list of messages; write the list itself, as in JSON lines or Parquet")
     if messages[-1].role != "user":
         raise ValueError(f"its last message has the role {messages[-1].role} and must have the role user")
     if not messages[-1].content.strip():

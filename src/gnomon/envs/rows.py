@@ -1,9 +1,15 @@
-"""The rows of a data set: JSON lines, a Parquet file, or a data set in the hub's format."""
+"""The rows of a data set: a file of JSON, CSV or Parquet, or a data set in the hub's format."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import lzma
+import re
+import shlex
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -11,22 +17,34 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gnomon.envs.separated import separated
 from gnomon.errors import ConfigError, ResourceError, sibling
 
 __all__ = ["Row", "content_hash", "is_file", "located", "read", "stamp"]
 
 Row = Mapping[str, Any]
-JSON = (".jsonl", ".ndjson", ".json")
+TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+PACKED: Mapping[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress,
+}  # fmt: skip
+"""How a compressed text file is read, by its last suffix."""
+CONTAINERS = ("data", "rows", "examples", "instances", "items", "questions")
+"""Keys under which a JSON object may hold all rows."""
 
 
 def read(path: str, split: str = "", config: str = "", revision: str = "") -> tuple[Row, ...]:
-    """All rows of `file.jsonl`, `file.parquet`, a folder or a hub name, in order; `questions` is shipped.
+    """All rows of a file, a folder or a hub name, in order; `questions` is shipped.
 
     Args: split, config, revision: of a folder or hub name. An empty split is the only one, or "train". Files have none.
     Raises: ConfigError E150, with the line, for unreadable data; ResourceError E505 for a missing package.
     """
     path = located(path)
-    return file_rows(path, stamp(path)) if is_file(path) else hub(path, split, config, revision)
+    if is_file(path):
+        return file_rows(path, stamp(path))
+    if Path(path).is_file():
+        why = f"its suffix is none of {', '.join(TEXT)} (also with {', '.join(PACKED)}) and .parquet"
+        raise unreadable(path, why, "convert it, or rename it if it is one of these")
+    return hub(path, split, config, revision)
 
 
 def located(path: str) -> str:
@@ -36,7 +54,12 @@ def located(path: str) -> str:
 
 def is_file(path: str) -> bool:
     """Whether the suffix is that of a file; else the path is a folder or a hub name."""
-    return path.endswith((*JSON, ".parquet"))
+    return unpacked(path).endswith(TEXT) or path.lower().endswith(".parquet")
+
+
+def unpacked(path: str) -> str:
+    """The path in lower case, without the suffix of a compressed file."""
+    return re.sub(rf"({'|'.join(map(re.escape, PACKED))})$", "", path.lower())
 
 
 def stamp(path: str) -> tuple[int, int]:
@@ -52,18 +75,69 @@ def stamp(path: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def file_rows(path: str, stamp: tuple[int, int]) -> tuple[Row, ...]:
-    return tuple(parquet(path) if path.endswith(".parquet") else lines(path))
+    if path.lower().endswith(".parquet"):
+        return tuple(parquet(path))
+    text = text_of(path)
+    if not unpacked(path).endswith((".csv", ".tsv")):
+        return tuple(json_rows(path, text))
+    try:
+        return tuple(separated(text, "\t" if unpacked(path).endswith(".tsv") else ""))
+    except ValueError as error:
+        fix = "write one row per line, with double quotes around a field that contains a separator or a line end"
+        raise unreadable(path, str(error), fix) from error
 
 
-def lines(path: str) -> Iterator[Row]:
-    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
+def text_of(path: str) -> str:
+    """The text of a file that may be compressed, in UTF-8, UTF-16 or UTF-32. Raises: ConfigError E150."""
+    data = Path(path).read_bytes()
+    try:
+        data = PACKED.get(Path(path.lower()).suffix, bytes)(data)
+        return data.decode(json.detect_encoding(data))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        fix = f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(path)} > OTHER; then env.path=OTHER"
+        raise unreadable(f"{path}, line {line}", str(error), fix) from error
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise unreadable(path, f"{type(error).__name__}: {error}", "compress the file again") from error
+
+
+def json_rows(path: str, text: str) -> Iterator[Row]:
+    """Rows from JSON: one object a line, an array of objects, or an object that holds the array."""
+    try:
+        whole = json.loads(text)
+    except ValueError as error:
+        if text.lstrip().startswith("["):
+            raise unreadable(path, str(error), "write a JSON array of objects, or one object a line") from error
+        return lines(path, text)
+    return enclosed(path, whole)
+
+
+def enclosed(path: str, whole: Any) -> Iterator[Row]:
+    """The rows of a JSON value: of an array, or of the array that an object holds, or the object itself."""
+    if isinstance(whole, dict):
+        arrays = [key for key, value in whole.items() if isinstance(value, list) and key in CONTAINERS]
+        whole = (
+            whole[arrays[0]] if len(arrays) == 1 and all(isinstance(row, dict) for row in whole[arrays[0]]) else [whole]
+        )
+    for place, row in enumerate(whole if isinstance(whole, list) else [whole]):
+        if not isinstance(row, dict):
+            why = f"a row must be a JSON object, not {type(row).__name__}"
+            raise unreadable(f"{path}, row {place}", why, f"a row is {EXAMPLE}")
+        yield row
+
+
+EXAMPLE = '{"prompt": "2+2?", "answer": "4"}'
+
+
+def lines(path: str, text: str) -> Iterator[Row]:
+    for number, line in enumerate(re.split("\r\n|\r|\n", text), 1):
         try:
             row = json.loads(line) if line.strip() else {}
             if not isinstance(row, dict):
                 raise ValueError(f"a line must be a JSON object, not {type(row).__name__}")
         except ValueError as error:
-            fix = 'one line is {"prompt": "2+2?", "answer": "4"}'
-            raise unreadable(f"{path}, line {number}", f"{type(error).__name__}: {error}", fix) from error
+            why = f"{type(error).__name__}: {error}"
+            raise unreadable(f"{path}, line {number}", why, f"one line is {EXAMPLE}") from error
         if row:
             yield row
 
@@ -97,7 +171,7 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
 def other_source(name: str) -> str:
     """What to do about a data set that cannot be read."""
     if Path(name).is_dir() or name.count("/") != 1:
-        return "give a .jsonl or .parquet file, a folder in the hub's format, or owner/name of a hub data set"
+        return "give a .jsonl, .csv or .parquet file, a folder in the hub's format, or owner/name of a hub data set"
     folder = f"data/{name.rpartition('/')[2]}"
     return f"where there is a hub: hf download --repo-type dataset {name} --local-dir {folder}; then env.path={folder}"
 

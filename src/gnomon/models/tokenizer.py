@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as Encoder
 
 from gnomon.errors import ModelError
 from gnomon.models.folder import table
+from gnomon.models.vocabulary import end_text
 
 __all__ = ["Tokenizer"]
 
@@ -46,6 +47,8 @@ class Tokenizer:
             raise ModelError("E302", "tokenizer.json cannot be read", where=str(path), why=str(error)) from error
         config = table(folder / "config.json") | table(folder / "generation_config.json")
         eos, bos = config.get("eos_token_id"), config.get("bos_token_id")
+        if eos is None:
+            eos = self._encoder.token_to_id(end_text(folder))
         ends = eos if isinstance(eos, list) else [] if eos is None else [eos]
         for token in [*ends, *([] if bos is None else [bos])]:
             if type(token) is not int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["end_tokens", "require_fitting"]
+__all__ = ["end_text", "end_tokens", "require_fitting"]
 
 
 def require_fitting(folder: Path) -> None:
@@ -36,11 +36,29 @@ def require_fitting(folder: Path) -> None:
 
 
 def end_tokens(folder: Path) -> tuple[int, ...]:
-    """The ids that end a reply, as config.json and generation_config.json name them; none where neither does."""
+    """The ids that end a reply, as config.json and generation_config.json name them, else those of `end_text`."""
     config = table(folder / "config.json") | table(folder / "generation_config.json")
     named = config.get("eos_token_id")
     listed = named if isinstance(named, list) else [named]
+    if named is None and (text := end_text(folder)):
+        listed = [id_of(table(folder / "tokenizer.json"), text)]
     return tuple(token for token in listed if isinstance(token, int))
+
+
+def end_text(folder: Path) -> str:
+    """The end token that tokenizer_config.json names; empty if it names none."""
+    named = table(folder / "tokenizer_config.json").get("eos_token")
+    text = named.get("content") if isinstance(named, dict) else named
+    return text if isinstance(text, str) else ""
+
+
+def id_of(tokenizer: dict[str, Any], text: str) -> int | None:
+    """The id of a token of a tokenizer.json."""
+    added = tokenizer.get("added_tokens")
+    entries = map(table_of, added if isinstance(added, list) else [])
+    vocabulary = table_of(tokenizer.get("model")).get("vocab")
+    own = vocabulary.get(text) if isinstance(vocabulary, dict) else None
+    return next((entry.get("id") for entry in entries if entry.get("content") == text), own)
 
 
 def token_ids(tokenizer: dict[str, Any]) -> list[int]:

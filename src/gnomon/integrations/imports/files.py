@@ -86,7 +86,7 @@ def json_rows(path: Path, options: Options) -> Iterator[tuple[str, Row]]:
             raise unreadable(str(path), f"it was {at.offset} bytes long and is shorter now")
         lines.seek(at.offset)
         for line in lines:
-            text, ended = line.decode("utf-8", "replace").strip(), line.endswith(b"\n")
+            text, ended = line.decode("utf-8-sig", "replace").strip(), line.endswith(b"\n")
             if options.positions is not None and not ended and not is_object(text):
                 return
             at.offset, at.number, at.ended = at.offset + len(line), at.number + at.ended, ended
