@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
+import importlib
 import json
-import lzma
 import re
 import shlex
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -17,17 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gnomon.envs.separated import separated
 from gnomon.errors import ConfigError, ResourceError, sibling
 
 __all__ = ["Row", "content_hash", "is_file", "located", "read", "stamp"]
 
 Row = Mapping[str, Any]
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
-PACKED: Mapping[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress,
-}  # fmt: skip
-"""How a compressed text file is read, by its last suffix."""
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+"""The module that reads a compressed text file, by its last suffix."""
 CONTAINERS = ("data", "rows", "examples", "instances", "items", "questions")
 """Keys under which a JSON object may hold all rows."""
 
@@ -80,6 +74,8 @@ def file_rows(path: str, stamp: tuple[int, int]) -> tuple[Row, ...]:
     text = text_of(path)
     if not unpacked(path).endswith((".csv", ".tsv")):
         return tuple(json_rows(path, text))
+    from gnomon.envs.separated import separated
+
     try:
         return tuple(separated(text, "\t" if unpacked(path).endswith(".tsv") else ""))
     except ValueError as error:
@@ -89,15 +85,23 @@ def file_rows(path: str, stamp: tuple[int, int]) -> tuple[Row, ...]:
 
 def text_of(path: str) -> str:
     """The text of a file that may be compressed, in UTF-8, UTF-16 or UTF-32. Raises: ConfigError E150."""
-    data = Path(path).read_bytes()
+    data = content(path)
     try:
-        data = PACKED.get(Path(path.lower()).suffix, bytes)(data)
         return data.decode(json.detect_encoding(data))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         fix = f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(path)} > OTHER; then env.path=OTHER"
         raise unreadable(f"{path}, line {line}", str(error), fix) from error
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+
+
+def content(path: str) -> bytes:
+    """The bytes of a file, or those that were compressed in it. Raises: ConfigError E150."""
+    data, module = Path(path).read_bytes(), PACKED.get(Path(path.lower()).suffix)
+    if module is None:
+        return data
+    try:
+        return bytes(importlib.import_module(module).decompress(data))
+    except Exception as error:  # Each module has its own.
         raise unreadable(path, f"{type(error).__name__}: {error}", "compress the file again") from error
 
 
