@@ -339,9 +339,11 @@ def products(shape: Shape) -> tuple[float, float]:
 
 
 def measure(system: str, shape: Shape, steps: int, model: Model = TINY) -> dict[str, Any]:
-    """What one side needs, in a process of its own."""
+    """What one side needs, in a process of its own. Threads wait as `import gnomon` sets it, in TRL by default."""
+    waiting = {"OMP_WAIT_POLICY": "passive"} if system == "gnomon" else {}
+    command = [sys.executable, __file__, "--one", system]
     work = json.dumps({"shape": asdict(shape), "steps": steps, "model": asdict(model)})
-    done = subprocess.run([sys.executable, __file__, "--one", system, work], capture_output=True, text=True)
+    done = subprocess.run([*command, work], capture_output=True, text=True, env={**waiting, **os.environ})
     if done.returncode:
         raise SystemExit(f"{system} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]

@@ -64,7 +64,10 @@ def named(text: str) -> Objective:
     from gnomon.objectives import objective
 
     name, *options = text.split(",")
-    return objective(name, **{key: float(value) for key, _, value in (option.partition("=") for option in options)})
+    values: dict[str, float | str] = {}
+    for key, _, value in (option.partition("=") for option in options):
+        values[key] = value if value.isalpha() else float(value)
+    return objective(name, **values)
 
 
 def lines(parts: Parts, groups: Sequence[Group], rows: Sequence[str]) -> list[str]:

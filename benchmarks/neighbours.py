@@ -4,7 +4,7 @@
 
 Each figure is rollouts and updates of `countdown` in a process of its own, after a first step that is not counted.
 `sleep` is how Gnomon has OpenMP's threads wait, `spin` what they do by themselves. Figures alternate within a round.
-With two cores and four neighbours the share of two threads is a third of the machine, that of one thread a fifth.
+The share is the processor time that a thread got, over what a busy process got at the same time: 1 is fair.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 
 from starts import busy
 
@@ -52,13 +54,24 @@ async def speed(threads: int, seconds: float) -> tuple[float, float]:
     return tokens / (time.perf_counter() - wall), tokens / (time.process_time() - cpu)
 
 
-def measured(threads: int, wait: str, seconds: float) -> tuple[float, float]:
-    """`speed` in a process whose threads wait in this way."""
+def used(processes: Sequence[subprocess.Popen[bytes]]) -> float:
+    """Seconds of processor time that processes took so far."""
+    fields = [Path(f"/proc/{each.pid}/stat").read_text().rpartition(")")[2].split() for each in processes]
+    return sum(int(user) + int(system) for _, user, system in (each[10:13] for each in fields)) / os.sysconf(
+        "SC_CLK_TCK"
+    )
+
+
+def measured(threads: int, wait: str, seconds: float, beside: int) -> tuple[float, float, float]:
+    """`speed` in a process whose threads wait in this way, beside busy processes, and the share of a thread."""
     kept = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     command = [sys.executable, __file__, "--one", "--threads", str(threads), "--seconds", str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**kept, **WAITS[wait]}, check=True)
+    with busy(beside) as neighbours:
+        start, before = time.perf_counter(), used(neighbours)
+        done = subprocess.run(command, capture_output=True, text=True, env={**kept, **WAITS[wait]}, check=True)
+        theirs = (used(neighbours) - before) / (time.perf_counter() - start) / max(1, beside)
     clock, processor = map(float, done.stdout.split())
-    return clock, processor
+    return clock, processor, clock / processor / threads / (theirs or 1.0)
 
 
 def main() -> None:
@@ -73,17 +86,20 @@ def main() -> None:
         print(*asyncio.run(speed(given.threads[0], given.seconds)))
         return
     cases = list(product(given.busy, given.threads, WAITS))
-    found: dict[tuple[int, int, str], list[tuple[float, float]]] = {case: [] for case in cases}
+    found: dict[tuple[int, int, str], list[tuple[float, float, float]]] = {case: [] for case in cases}
     for _ in range(given.rounds):
         for case in cases:
-            with busy(case[0]):
-                found[case].append(measured(case[1], case[2], given.seconds))
-            print(*case, *(f"{figure:,.0f}" for figure in found[case][-1]), file=sys.stderr)
-    print("neighbours  threads  wait   tokens/s (least to most)      tokens per second of processor time")
+            found[case].append(measured(case[1], case[2], given.seconds, case[0]))
+            load = os.getloadavg()[0]
+            print(*case, *(f"{figure:,.2f}" for figure in found[case][-1]), f"load {load:.1f}", file=sys.stderr)
+    print("neighbours  threads  wait   tokens/s (least to most)      tokens per second of processor time  share")
     for (neighbours, threads, wait), figures in found.items():
-        clock, processor = ([figure[side] for figure in figures] for side in (0, 1))
+        clock, processor, share = ([figure[side] for figure in figures] for side in (0, 1, 2))
         spread = f"{statistics.median(clock):>6,.0f} ({min(clock):,.0f} to {max(clock):,.0f})"
-        print(f"{neighbours:>10}  {threads:>7}  {wait:<5}  {spread:<28}  {statistics.median(processor):>6,.0f}")
+        print(
+            f"{neighbours:>10}  {threads:>7}  {wait:<5}  {spread:<28}  {statistics.median(processor):>6,.0f}"
+            f"{statistics.median(share):>32.2f}"
+        )
 
 
 if __name__ == "__main__":

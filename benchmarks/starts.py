@@ -62,11 +62,11 @@ def fresh(env: str, threads: int) -> dict[str, object]:
 
 
 @contextmanager
-def busy(count: int) -> Iterator[None]:
-    """A machine on which this many processes never rest."""
+def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A machine on which this many processes never rest: the processes."""
     neighbours = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(count)]
     try:
-        yield
+        yield neighbours
     finally:
         for neighbour in neighbours:
             neighbour.kill()

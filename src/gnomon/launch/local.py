@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+import gnomon
 from gnomon.config import RunConfig, Source, resolve, to_toml
 from gnomon.config.tinker import TINKER
 from gnomon.engines.base import Engine, Tier
@@ -141,6 +143,12 @@ def build(
 ) -> Parts:
     """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
     torch.set_num_threads(config.threads)
+    if gnomon.SPINNING and config.threads > 1:
+        warnings.warn(
+            "torch was imported before gnomon, so its threads spin while they wait: beside other processes, a step can "
+            "take 27 times as long. Import gnomon first, or set OMP_WAIT_POLICY=passive in the environment",
+            stacklevel=2,
+        )
     config = with_attention(config)
     env = make_env(config.env) if env is None else env
     confined(env)
