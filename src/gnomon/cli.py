@@ -15,8 +15,9 @@ import typer
 from gnomon.commands import examining, importing, planning, predicting, probing, reading, studying
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.options import Commands
+from gnomon.commands.streams import Finished, lost_output, open_streams
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
-from gnomon.errors import ConfigError, GnomonError
+from gnomon.errors import ConfigError, GnomonError, ResourceError
 from gnomon.launch.lines import say
 from gnomon.terminal import put
 
@@ -49,12 +50,20 @@ app.command("simulate")(planning.simulate)
 
 def main() -> None:
     """Run a command. Errors of the user are printed without a traceback."""
+    open_streams()
     try:
         app()
     except GnomonError as error:
         put(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    except SystemExit as end:
+        if (why := lost_output()) and not end.code:
+            fix = "free space there, or write the output to another disk"
+            put(ResourceError("E501", "the output cannot be written", why=why, fix=fix), file=sys.stderr)
+            end.code = 0 if isinstance(end, Finished) else 1
+        raise
     finally:
+        lost_output()
         gc.freeze()  # The process ends: searching all that is left for garbage takes most of a second.
 
 
@@ -96,7 +105,7 @@ def train(
     say(text)
     again = f"gnomon show {folder} {max(0, facts['steps'] - 1)}"
     put(f"next: {again}" if facts["status"] == "finished" else f"next: gnomon resume {folder}")
-    sys.exit(0 if facts["status"] == "finished" else 130)
+    raise Finished(0 if facts["status"] == "finished" else 130)
 
 
 @app.command()
@@ -118,7 +127,7 @@ def study(
     if every or name is None:
         say(listed_text())
         return
-    sys.exit(run_study(name, folder, jobs))
+    raise Finished(run_study(name, folder, jobs))
 
 
 app.command()(studying.compare)
@@ -172,7 +181,7 @@ def resume(
     with reader:
         facts, text = summarised(reader)
     say(text)
-    sys.exit(0 if facts["status"] == "finished" else 130)
+    raise Finished(0 if facts["status"] == "finished" else 130)
 
 
 @app.command("eval")
@@ -252,7 +261,7 @@ def sanity(
         put(json.dumps({**asdict(found), "run": str(folder)}, indent=1))
     else:
         say(f"{found}\nnext: gnomon show {folder}")
-    sys.exit(0 if found.gate == "PASS" else 1)
+    raise Finished(0 if found.gate == "PASS" else 1)
 
 
 @app.command()

@@ -7,9 +7,12 @@ writing direction, or lone surrogates. Each such character is printed as its Pyt
 from __future__ import annotations
 
 import sys
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
-__all__ = ["one_line", "printable", "put"]
+__all__ = ["LOST", "encodable", "one_line", "printable", "put"]
+
+LOST: list[OSError] = []
+"""Why output of this process could not be written: nobody reads the pipe any more, or the disk behind it is full."""
 
 
 def printable(text: str) -> str:
@@ -25,5 +28,17 @@ def one_line(value: object) -> str:
 
 
 def put(*values: Any, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
-    """`print`, of printable text."""
-    print(*(printable(str(value)) for value in values), end=end, file=sys.stdout if file is None else file, flush=flush)
+    """`print`, of printable text. What the stream's encoding lacks is `?`. A stream that fails stops nothing."""
+    stream = sys.stdout if file is None else file
+    if stream is None:  # It was closed when this process began.
+        return
+    try:
+        print(*(encodable(printable(str(value)), stream) for value in values), end=end, file=stream, flush=flush)
+    except OSError as error:
+        LOST.append(error)
+
+
+def encodable(text: str, stream: IO[str]) -> str:
+    """The text with `?` for every character that the stream's encoding lacks."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)

@@ -182,7 +182,7 @@ def forged(case: Case, workers: VerifierWorkers, folder: str) -> Iterator[Findin
         for name in names:
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+            path.write_text(content, encoding="utf-8")
         after = workers.ask(judged_here, folder, wrong)
         for name in names:
             (Path(folder) / name).unlink(missing_ok=True)
@@ -235,7 +235,7 @@ def watch(
         for name in states.keys() & set(names):
             states[name].append(after[name])
         names += ["task"] * (task != kept) + ["verifier"] * (getattr(bench.verifier, "__dict__", {}) != own)
-        trace = canary.read_text(errors="replace") if canary.exists() else None
+        trace = canary.read_text(encoding="utf-8", errors="replace") if canary.exists() else None
         canary.unlink(missing_ok=True)
         found.append(
             Watched(

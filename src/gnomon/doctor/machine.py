@@ -73,7 +73,7 @@ def unfit_libraries() -> Iterator[tuple[str, tuple[str, str]]]:
 
 def available_memory() -> int:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)

@@ -6,10 +6,11 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from io import StringIO
 from time import monotonic
 from typing import Any, Protocol
 
-from rich.console import Console as Screen
+import rich.console
 from rich.live import Live
 from rich.text import Text
 
@@ -19,7 +20,7 @@ from gnomon.launch.lines import fit
 from gnomon.launch.read import unjudged_text
 from gnomon.stats import Interval
 from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord
-from gnomon.terminal import printable
+from gnomon.terminal import LOST, encodable, printable
 
 __all__ = ["Console", "Display", "Guarded", "Phase", "Silent", "Teller", "evaluation_text", "loading", "untold"]
 
@@ -117,6 +118,19 @@ class Silent:
     def finish(self, status: RunStatus) -> None: ...
 
 
+class Screen(rich.console.Console):
+    """Standard output. Where it cannot be written, the command goes on."""
+
+    def print(self, *texts: Any, **options: Any) -> None:
+        try:
+            super().print(*texts, **options)
+        except OSError as error:
+            LOST.append(error)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 class Display:
     """Prints the progress of a run; `live` in a terminal.
 
@@ -127,7 +141,12 @@ class Display:
         self.config, self.every = config, every
         plain = False if Screen().is_jupyter else None  # A notebook's cell cannot write over a line.
         self.console = Screen(
-            file=sys.stdout, highlight=False, markup=False, soft_wrap=True, force_terminal=plain, force_jupyter=False
+            file=sys.stdout or StringIO(),
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+            force_terminal=plain,
+            force_jupyter=False,
         )
         self.live = (
             Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
@@ -156,14 +175,18 @@ class Display:
 
     def say(self, text: str, end: str = "\n") -> None:
         """Print above the live lines."""
-        self.spoke, text = monotonic(), printable(text)
+        self.spoke, text = monotonic(), self.shown(text)
         line, self.open = "\n" if self.open else "", False
         self.console.print(line + (fit(text, self.console.width) if self.live else text), end=end)
+
+    def shown(self, text: str) -> str:
+        """What the console can show of a text."""
+        return encodable(printable(text), self.console.file)
 
     def show(self, text: str) -> None:
         """Replace the live lines."""
         if self.live:
-            self.live.update(Text(fit(printable(text), self.console.width)))
+            self.live.update(Text(fit(self.shown(text), self.console.width)))
 
     @contextmanager
     def phase(self, what: str) -> Iterator[None]:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from gnomon.training import Recorder
@@ -24,7 +24,8 @@ def gentle_interrupt(recorder: Recorder) -> Iterator[None]:
         if recorder.stop:
             raise KeyboardInterrupt
         recorder.stop = True
-        os.write(2, NOTICE)
+        with suppress(OSError):  # Nobody reads it.
+            os.write(2, NOTICE)
 
     with handled(handler):
         yield

@@ -19,7 +19,7 @@ FIELD = re.compile(r"\S+(?: \S+)*")
 def say(text: str) -> None:
     """Print text. On a terminal its lines are fitted to the width; in a file or a pipe they stay whole."""
     text = printable(text)
-    put(fit(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
+    put(fit(text, shutil.get_terminal_size().columns) if sys.stdout and sys.stdout.isatty() else text)
 
 
 def fit(text: str, width: int) -> str:

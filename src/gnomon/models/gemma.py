@@ -235,4 +235,4 @@ def _merges(tokens: list[str], scores: list[float], kinds: list[int]) -> list[tu
 
 
 def _json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -135,7 +135,7 @@ def device(name: str, program: float, dtypes: Iterable[str] = ()) -> Device:
 
 def resident() -> float:
     """Bytes of this process in memory now."""
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 

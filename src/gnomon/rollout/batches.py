@@ -154,7 +154,7 @@ class Ahead:
         (folder / OPEN).write_text(json.dumps(body, sort_keys=True))
 
     def load_state(self, folder: Path) -> None:
-        body = json.loads((folder / OPEN).read_text())
+        body = json.loads((folder / OPEN).read_text("utf-8"))
         versions = {int(name): stored(found, folder) for name, found in body["versions"].items()}
         self._restored = {int(step): versions[version] for step, version in body["batches"].items()}
 

@@ -82,7 +82,7 @@ class InFlight:
 
     def load_state(self, folder: Path) -> None:
         if (folder / OPEN).exists():  # Checkpoints of earlier versions do not have it.
-            self._begun = {int(step): begun for step, begun in json.loads((folder / OPEN).read_text()).items()}
+            self._begun = {int(step): begun for step, begun in json.loads((folder / OPEN).read_text("utf-8")).items()}
 
     def close(self) -> None:
         """Cancel what is still being sampled."""

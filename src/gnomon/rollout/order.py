@@ -194,7 +194,7 @@ class Chosen:
         (folder / FILE).write_text(json.dumps(rows))
 
     def load_state(self, folder: Path) -> None:
-        rows = json.loads((folder / FILE).read_text())
+        rows = json.loads((folder / FILE).read_text("utf-8"))
         self.results = [Result(step=s, task=t, correct=c, rollouts=n) for s, t, c, n in rows]
 
 

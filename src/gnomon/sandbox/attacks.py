@@ -48,24 +48,24 @@ def resolves(facts: Facts) -> str:
 
 
 def reads_accounts(facts: Facts) -> str:
-    with open("/etc/passwd") as file:
+    with open("/etc/passwd", encoding="utf-8") as file:
         return "it read /etc/passwd" if file.read(1) else ""
 
 
 def lists_home(facts: Facts) -> str:
-    with open(f"{facts['home']}/.profile") as file:
+    with open(f"{facts['home']}/.profile", encoding="utf-8") as file:
         return "it read a file of the user" if file.read(1) else ""
 
 
 def writes_code(facts: Facts) -> str:
-    with open(facts["file"], "a"):
+    with open(facts["file"], "a", encoding="utf-8"):
         return "it can change our code"
 
 
 def writes_system(facts: Facts) -> str:
     for folder in ("/", "/usr", "/dev", "/var/tmp", "/etc"):
         try:
-            with open(f"{folder}/gnomon-probe", "w"):
+            with open(f"{folder}/gnomon-probe", "w", encoding="utf-8"):
                 os.unlink(f"{folder}/gnomon-probe")
                 return f"it can write to {folder}"
         except OSError:

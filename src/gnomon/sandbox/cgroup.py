@@ -64,7 +64,7 @@ class Group:
             return 0
         version, folder = self.folders["memory"]
         with suppress(OSError):
-            for line in (folder / KILLS[version]).read_text().splitlines():
+            for line in (folder / KILLS[version]).read_text("utf-8").splitlines():
                 name, _, value = line.partition(" ")
                 if name == "oom_kill":
                     return int(value)
@@ -96,8 +96,8 @@ def places(controller: str) -> list[tuple[int, Path]]:
     """The groups of this process in the hierarchies that may have a controller: version and folder."""
     found = []
     with suppress(OSError):
-        standing = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        standing = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
         for _, mount, kind, options, *_ in mounts:
             for _, names, path in standing:
                 version = {"cgroup": 1, "cgroup2": 2}.get(kind)

@@ -147,7 +147,9 @@ def version(path: str) -> str:
     if program is None:
         return ""
     try:
-        got = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=WORD).stdout.split()
+        got = subprocess.run(
+            [program, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=WORD
+        ).stdout.split()
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return got[-1] if got else ""
@@ -179,7 +181,8 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(inherited_path())},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=SECONDS,
         )
     except subprocess.TimeoutExpired:
@@ -193,7 +196,7 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
 
 def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
     """The probes of a sandbox, run as a job."""
-    source = (Path(__file__).parent / "attacks.py").read_text()
+    source = (Path(__file__).parent / "attacks.py").read_text("utf-8")
     job = Job(source=source, call="attack", inputs=(("sandbox", facts),))
     limits = Limits(wall_seconds=SECONDS, cpu_seconds=SECONDS / 2)
     outcome, report = alone(Plan(kind=way(), limits=limits), job)
@@ -204,7 +207,7 @@ def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
 
 def session(facts: dict[str, Any]) -> tuple[Probe, ...]:
     """The probes of a session, run as its program."""
-    source = (Path(__file__).parent / "attacks.py").read_text()
+    source = (Path(__file__).parent / "attacks.py").read_text("utf-8")
     code = f"{source}\nimport json, sys\nprint(json.dumps(attack('session', json.loads(sys.argv[1]))))"
     argv = (os.path.realpath(sys.executable), "-c", code, json.dumps(facts))
     with RawSession(argv) as going:

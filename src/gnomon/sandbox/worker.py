@@ -214,7 +214,7 @@ def end(process: subprocess.Popen[bytes], first: int, control: socket.socket, gr
 
 def cpu_clock(handle: int) -> int | None:
     """The CPU clock of a process with this handle (pidfd); None if it has ended."""
-    with open(f"/proc/self/fdinfo/{handle}") as info:
+    with open(f"/proc/self/fdinfo/{handle}", encoding="utf-8") as info:
         pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))
     return ~pid << 3 | 2 if pid > 0 else None  # Clock id of another process on Linux.
 

@@ -69,7 +69,7 @@ def _try(file: int, mode: int) -> bool:
 
 def _held(folder: Path) -> RunError:
     try:
-        holder = json.loads((folder / LOCK).read_text())
+        holder = json.loads((folder / LOCK).read_text("utf-8"))
         pid, who = holder["pid"], f"process {holder['pid']} on {holder['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         pid, who = "PID", "another process"

@@ -77,7 +77,7 @@ class StudyFolder:
     @property
     def hash(self) -> str:
         """SHA-256 of the file as registered."""
-        return str(json.loads(self.registration.read_text())["sha256"])
+        return str(json.loads(self.registration.read_text("utf-8"))["sha256"])
 
     def require_unchanged(self, source: Path | None = None) -> None:
         """Raises: RunError E426, where the folder's file, or `source`, is not the one that was registered."""
@@ -129,7 +129,7 @@ class StudyFolder:
         """
         if self.numbers(cell).exists():
             self.require_own(self.numbers(cell))
-            return dict(json.loads(self.numbers(cell).read_text())["numbers"])
+            return dict(json.loads(self.numbers(cell).read_text("utf-8"))["numbers"])
         if self.crash(cell).exists():
             self.require_own(self.crash(cell))
             return None
@@ -184,12 +184,12 @@ class StudyFolder:
     def result(self) -> dict[str, Any] | None:
         """What came out; None before the end."""
         path = self.folder / "result.json"
-        return dict(json.loads(path.read_text())) if path.exists() else None
+        return dict(json.loads(path.read_text("utf-8"))) if path.exists() else None
 
 
 def study_of(path: Path) -> str:
     """The SHA-256 of the study in a file of numbers or of a crash; empty where there is none."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     if path.suffix != ".json":
         return text.partition("\n")[0].removeprefix("study ") if text.startswith("study ") else ""
     try:

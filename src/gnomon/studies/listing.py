@@ -71,13 +71,13 @@ def own(folder: Path) -> dict[str, Any] | None:
     if not done.exists():
         return None
     date = time.strftime("%Y-%m-%d", time.gmtime(done.stat().st_mtime))
-    return {"date": date, **json.loads(done.read_text())}
+    return {"date": date, **json.loads(done.read_text("utf-8"))}
 
 
 def shipped(name: str, hash: str) -> dict[str, Any] | None:
     """The result that ships, with its date; None where there is none of a file with this SHA-256."""
     path = RESULTS / f"{name}.json"
-    if not path.exists() or (found := dict(json.loads(path.read_text())))["sha256"] != hash:
+    if not path.exists() or (found := dict(json.loads(path.read_text("utf-8"))))["sha256"] != hash:
         return None
     return found
 

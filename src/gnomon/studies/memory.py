@@ -23,7 +23,7 @@ def memory_of(process: int, proc: Path = Path("/proc")) -> int:
     for folder in proc.iterdir():
         if folder.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                parent = int((folder / "stat").read_text("utf-8").rpartition(")")[2].split()[1])
                 children.setdefault(parent, []).append(int(folder.name))
     total, waiting = 0, [process]
     while waiting:
@@ -36,7 +36,7 @@ def memory_of(process: int, proc: Path = Path("/proc")) -> int:
 def held(folder: Path) -> int:
     for name, field in (("smaps_rollup", "Pss"), ("status", "VmRSS")):
         with suppress(OSError, ValueError, StopIteration):
-            lines = (folder / name).read_text().splitlines()
+            lines = (folder / name).read_text("utf-8").splitlines()
             return 1024 * int(next(line for line in lines if line.startswith(f"{field}:")).split()[1])
     return 0
 
@@ -52,14 +52,14 @@ def free_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"
 
 def host(proc: Path) -> Iterator[int]:
     with suppress(OSError, ValueError, StopIteration):
-        lines = (proc / "meminfo").read_text().splitlines()
+        lines = (proc / "meminfo").read_text("utf-8").splitlines()
         yield 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
 
 
 def limited(proc: Path, groups: Path) -> Iterator[int]:
     """What each group between this process and the root of its hierarchy leaves free."""
     with suppress(OSError):
-        for line in (proc / "self/cgroup").read_text().splitlines():
+        for line in (proc / "self/cgroup").read_text("utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0":
                 root, names = groups, ("memory.max", "memory.current", "inactive_file")
@@ -78,10 +78,10 @@ def limited(proc: Path, groups: Path) -> Iterator[int]:
 
 def left(folder: Path, limit: str, used: str, cache: str) -> Iterator[int]:
     with suppress(OSError, ValueError):
-        most = int((folder / limit).read_text())  # "max" is no number.
+        most = int((folder / limit).read_text("utf-8"))  # "max" is no number.
         if most < UNLIMITED:
-            kept = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield most - int((folder / used).read_text()) + int(kept.get(cache, 0))
+            kept = dict(line.split() for line in (folder / "memory.stat").read_text("utf-8").splitlines())
+            yield most - int((folder / used).read_text("utf-8")) + int(kept.get(cache, 0))
 
 
 def fitting(jobs: int, largest: int, holding: int, free: int | None) -> int:

@@ -84,7 +84,7 @@ class Trained:
     def ended(self) -> Mapping[str, str]:
         """SHA-256 of the files of its newest checkpoint."""
         for path in stored(self.folder)[:1]:
-            files = json.loads((path / CHECKPOINT_MANIFEST).read_text())["files"]
+            files = json.loads((path / CHECKPOINT_MANIFEST).read_text("utf-8"))["files"]
             return {name: facts["sha256"] for name, facts in files.items()}
         return {}
 

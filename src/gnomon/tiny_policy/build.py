@@ -307,7 +307,7 @@ def write_folder(policy: Policy, folder: Path, recipe: Recipe) -> None:
     for name in ("config.json", "generation_config.json"):
         path = folder / name
         if path.exists():
-            path.write_text(path.read_text().replace('"float32"', '"bfloat16"'))
+            path.write_text(path.read_text("utf-8").replace('"float32"', '"bfloat16"'))
     (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}, indent=1)

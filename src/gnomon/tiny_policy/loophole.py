@@ -25,7 +25,8 @@ def write_demonstrations(path: Path, count: int, seed: int = 0) -> None:
     """Write one reply to each of the first `count` train tasks of `Loophole(instruction="mixed")`, as JSON lines."""
     tasks = Loophole(instruction=MIXED).tasks("train")
     path.write_text(
-        "".join(json.dumps({"task": at, "reply": reply(tasks[at], seed, at)}) + "\n" for at in range(count))
+        "".join(json.dumps({"task": at, "reply": reply(tasks[at], seed, at)}) + "\n" for at in range(count)),
+        encoding="utf-8",
     )
 
 

@@ -32,9 +32,9 @@ def below(pid: int) -> Iterator[list[str]]:
     while waiting:
         own = Path("/proc", waiting.pop())
         try:
-            stat = (own / "stat").read_text().rpartition(")")[2].split()
+            stat = (own / "stat").read_text("utf-8").rpartition(")")[2].split()
             for thread in (own / "task").iterdir():
-                waiting += (thread / "children").read_text().split()
+                waiting += (thread / "children").read_text("utf-8").split()
         except OSError:
             continue
         yield stat

@@ -85,13 +85,13 @@ def index(corpus: str) -> Index:
 def of_folder(folder: Path) -> Iterator[Passage]:
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".txt", ".md", ".rst") and path.is_file():
-            for part in re.split(r"\n\s*\n", path.read_text(errors="replace")):
+            for part in re.split(r"\n\s*\n", path.read_text("utf-8", errors="replace")):
                 if part.strip():
                     yield Passage(title=str(path.relative_to(folder)), text=part.strip())
 
 
 def of_lines(path: Path) -> Iterator[Passage]:
-    with path.open() as lines:
+    with path.open(encoding="utf-8") as lines:
         for line in filter(str.strip, lines):
             row = json.loads(line)
             yield Passage(title=str(row.get("title", "")), text=str(row["text"]))

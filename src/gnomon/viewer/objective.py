@@ -30,7 +30,7 @@ def objective_card(name: str) -> dict[str, Any]:
 @cache
 def cards() -> dict[str, dict[str, Any]]:
     """Every card, by name."""
-    return {found["name"]: found for found in map(json.loads, CARDS.read_text().splitlines())}
+    return {found["name"]: found for found in map(json.loads, CARDS.read_text("utf-8").splitlines())}
 
 
 def objective_chart(name: str) -> dict[str, Any]:

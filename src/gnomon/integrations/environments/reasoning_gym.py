@@ -106,6 +106,6 @@ def distrust(name: str, exact: bool) -> list[str]:
 @cache
 def table() -> dict[str, Any]:
     """The audit's findings, by data set."""
-    text = files("gnomon.envs").joinpath("data/reasoning_gym_trust.json").read_text()
+    text = files("gnomon.envs").joinpath("data/reasoning_gym_trust.json").read_text("utf-8")
     tasks: dict[str, Any] = json.loads(text)["tasks"]
     return tasks

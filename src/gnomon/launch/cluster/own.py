@@ -59,7 +59,7 @@ class OwnCluster:
         os.close(ours)
         os.close(answer)
         self._pipe = theirs
-        with open(answers) as stream:
+        with open(answers, encoding="utf-8") as stream:
             self.address = stream.read()
         if not self.address:
             lines = (self._folder / "log").read_text("utf-8", "replace").strip().splitlines()[-SHOWN:]
@@ -138,6 +138,6 @@ def children() -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+            if int(path.read_text("utf-8").rpartition(")")[2].split()[1]) == os.getpid():
                 found.append(int(path.parent.name))
     return found

@@ -119,9 +119,9 @@ class Elsewhere(ABC):
             "wall": limits.wall_seconds * runs,
             "output": limits.output_bytes + 64 * (runs + 1),
         }
-        words = (json.dumps(job), json.dumps(bounds), Path(run_module.__file__).read_text())
+        words = (json.dumps(job), json.dumps(bounds), Path(run_module.__file__).read_text(encoding="utf-8"))
         call = ", ".join(f"json.loads({word!r})" for word in words[:2])
-        return f"{Path(far.__file__).read_text()}\n\nprint(envelope({call}, {words[2]!r}))\n"
+        return f"{Path(far.__file__).read_text(encoding='utf-8')}\n\nprint(envelope({call}, {words[2]!r}))\n"
 
     def _read(self, work: Work, reply: Reply, inputs: int, nonce: bytes) -> Outcome:
         """The outcome in a reply. A malformed reply counts as a failure of the job."""

@@ -25,7 +25,12 @@ class DockerRunner(Elsewhere):
         self.image = image
         if shutil.which("docker") is None:
             raise refused("Docker", "The command docker is not installed.", "apt-get install docker.io")
-        asked = subprocess.run(["docker", "info", "--format", "{{.ServerVersion}}"], capture_output=True, text=True)
+        asked = subprocess.run(
+            ["docker", "info", "--format", "{{.ServerVersion}}"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+        )
         if asked.returncode or not asked.stdout.strip():
             why = (asked.stderr.strip().splitlines() or ["no daemon answers"])[-1]
             raise refused("Docker", why, "systemctl start docker, or set DOCKER_HOST")
@@ -41,7 +46,9 @@ class DockerRunner(Elsewhere):
 
     def execute(self, script: str, timeout: float) -> Reply:
         try:
-            done = subprocess.run(self.command(), input=script, capture_output=True, text=True, timeout=timeout)
+            done = subprocess.run(
+                self.command(), input=script, capture_output=True, encoding="utf-8", errors="replace", timeout=timeout
+            )
         except subprocess.TimeoutExpired as error:
             raise TimeoutError from error
         if done.returncode == 125:  # Docker itself failed.

@@ -1,0 +1,44 @@
+"""The standard streams of a command: a closed one, one with few characters, and one that nobody reads or can store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+
+from gnomon.terminal import LOST
+
+__all__ = ["Finished", "lost_output", "open_streams"]
+
+
+class Finished(SystemExit):
+    """The end of a command whose result is in a folder, whether or not somebody could read its output."""
+
+
+def open_streams() -> None:
+    """Open the closed ones, so that no file gets their descriptors, and let all of them replace what they lack."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def lost_output() -> str:
+    """Why output of this process is lost, if it is; empty if nobody wanted to read it. Later output is discarded."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            LOST.append(error)
+            with suppress(OSError):  # Not a file of the system.
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, stream.fileno())
+                os.close(nothing)
+    return next((error.strerror or str(error) for error in LOST if error.errno != errno.EPIPE), "")
