@@ -87,7 +87,7 @@ def main() -> None:
         print(json.dumps(start(given.env, given.threads)))
         return
     import torch
-    import transformers.modeling_utils
+    import transformers.modeling_utils  # noqa: F401
     import transformers.models.auto.modeling_auto  # noqa: F401 - imported before the processes are forked
 
     began, found = time.monotonic(), []
