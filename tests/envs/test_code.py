@@ -176,6 +176,7 @@ def solve(x):
         (FORGED, Status.WRONG, "passes 0 of"),
         (LEAVES, Status.WRONG, "passes 0 of"),
         (EQUAL, Status.WRONG, "another value"),
+        ("def solve(x): raise type('', (Exception,), {})()", Status.WRONG, "passes 0 of"),
         ("def solve(x): return", Status.WRONG, "another value"),
         ("def solve(y, z): return y", Status.WRONG, "TypeError"),
         ("solve = None", Status.WRONG, "passes 0 of"),

@@ -127,7 +127,10 @@ ROWS: list[list[Hostile]] = [
     _row(52, "retraction", HEDGE, "4. No, I take that back", "not 42", r"\boxed{4}\text{ (not really)}"),
     # Position.
     _row(53, "answer in reasoning", PLACE, "<think><answer>4</answer></think>", r"<think>\boxed{4}</think>"),
-    _row(54, "reasoning never closes", PLACE, "<think> so it is <answer>4</answer>"),
+    _row(
+        54, "reasoning never closes", PLACE, "<think> so it is <answer>4</answer>",
+        "<think>\nso it is <answer>4</answer>", "[THINK]so it is \\boxed{4}", "<think>\n<answer>4</answer>\n</thin",
+    ),
     _row(55, "two reasonings", PLACE, "<think>a</think><think>b</think>", lambda: "<think>" * (MEGA // 7)),
     _row(56, "the prompt again", PLACE, "Answer as <answer>...</answer>.", r"Put it in \boxed{}."),
     _row(57, "the tag in prose", PLACE, "An <answer> tag holds 4", lambda: "<answer>" * (MEGA // 8)),
@@ -173,6 +176,16 @@ ROWS: list[list[Hostile]] = [
         84, "changed builtins", CODE,
         "```python\nimport builtins, json\nbuiltins.all = builtins.any = lambda *a: True\n"
         "json.dumps = lambda *a, **k: 'true'\n\ndef solve(*a): raise SystemExit(0)\n```",
+    ),
+    _row(
+        84, "error without a name", "an empty reason is taken for no reason to refuse",
+        "```python\ndef solve(*a): raise type('', (Exception,), {})()\n```",
+        "```python\nraise type('', (Exception,), {})()\n```",
+        "```python\nimport sys\n\ndef solve(*a):\n"
+        "    frame = sys._getframe()\n    while frame:\n"
+        "        for name in ('send', 'report'):\n"
+        "            if name in frame.f_locals: frame.f_locals[name](['err', '', ''])\n"
+        "        frame = frame.f_back\n```",
     ),
     _row(
         85, "fork bomb", CODE,
