@@ -48,7 +48,7 @@ def page() -> str:
 def setting_lines() -> Iterator[str]:
     yield "| setting | value | default | meaning |\n|---|---|---|---|"
     for setting in settings():
-        name = f"`{setting.key}`" + (f" or `{setting.short}`" if setting.short else "")
+        name = " or ".join(f"`{word}`" for word in (setting.key, *setting.short))
         yield f"| {name} | {cell(setting.values)} | `{setting.default}` | {cell(setting.text)} |"
     yield ""
 

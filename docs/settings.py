@@ -48,6 +48,7 @@ OPEN = {
     "engine": "str | EngineSettings | Engine",
     "learner": "str | Learner",
     "curriculum": "str | Curriculum",
+    "model": "str | Path",
 }
 """Tables with options of their own, which no one type names, and parts that may be objects."""
 
@@ -75,9 +76,10 @@ def text() -> str:
         parts.append(f"    {name}: {written}{also}\n" + said(RunConfig, name))
     for short, key in SHORT.items():
         if short not in RunConfig.model_fields:
-            table_name, _, leaf = key.partition(".")
-            kind = RunConfig.model_fields[table_name].annotation
-            assert kind is not None
+            *above, leaf = key.split(".")
+            kind: Any = RunConfig
+            for name in above:
+                kind = kind.model_fields[name].annotation
             written = OPEN.get(short) or spelled(kind.model_fields[leaf].annotation)
             parts.append(f'    {short}: {written}\n    """`{key}`."""\n')
     command = [sys.executable, "-m", "ruff", "format", "--line-length", "120", "-"]

@@ -30,7 +30,7 @@ HOME = {
     "Policy": "gnomon.models.policy",
     "Recorder": "gnomon.training",
     "RunConfig": "gnomon.config",
-    "RunReader": "gnomon.store",
+    "RunReader": "gnomon.api",
     "SingleTurn": "gnomon.envs",
     "build": "gnomon.launch.local",
     "configure": "gnomon.api",
@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gnomon.api import configure, resume, train
+    from gnomon.api import RunReader, configure, resume, train
     from gnomon.config import RunConfig
     from gnomon.engines.base import Engine
     from gnomon.engines.embedded import Embedded
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from gnomon.models.policy import Policy
     from gnomon.objectives import objective
     from gnomon.rollout import Actor, pack
-    from gnomon.store import Observer, RunReader
+    from gnomon.store import Observer
     from gnomon.training import Recorder
     from gnomon.training.evaluate import evaluate
 

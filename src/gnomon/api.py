@@ -15,9 +15,11 @@ from gnomon.launch.extension import extension
 from gnomon.launch.find import check_env_config, check_policy_config
 from gnomon.launch.modules import require_outside
 from gnomon.launch.objects import spec_of
+from gnomon.launch.runs import next_folder
 from gnomon.objectives.spelling import nearest
 from gnomon.predictions.settings import require_predicted
-from gnomon.store import Observer, RunReader, require_free
+from gnomon.store import Observer, require_free
+from gnomon.store import RunReader as StoredRun
 
 if TYPE_CHECKING:
     from gnomon.engines.base import Engine
@@ -26,17 +28,34 @@ if TYPE_CHECKING:
     from gnomon.rollout.order import Curriculum
     from gnomon.settings import Settings
 
-__all__ = ["configure", "resume", "train"]
+__all__ = ["RunReader", "configure", "resume", "train"]
 
 Tasks = Iterable[Any] | Mapping[str, Any]
 """Rows, or a mapping of the rows of `train` and `test`."""
+
+
+class RunReader(StoredRun):
+    """A run folder, open for reading, whose policy can be exported. `print` shows its summary."""
+
+    def export(
+        self, folder: str | Path, *, step: int | None = None, dtype: str = "", merged: bool = False
+    ) -> dict[str, int]:
+        """Write the policy as a folder that transformers, PEFT and vLLM load, and return its files with their bytes.
+
+        Args: as of `gnomon export`; step: of a checkpoint, by default the newest.
+        Raises: ConfigError E050 if the folder is not empty, E051, E053; RunError E185 without such a checkpoint.
+        """
+        from gnomon.launch.export import export
+
+        name = str(self.folder) if step is None else f"{self.folder}:{step}"
+        return dict(export(name, Path(folder), dtype, merged=merged).files)
 
 
 def train(
     what: str | Path | Env | Tasks | None = None,
     /,
     *,
-    run: str | Path,
+    run: str | Path | None = None,
     reward: Callable[..., Any] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
     observers: Sequence[Observer | str] = (),
@@ -56,7 +75,7 @@ def train(
         what: an environment: a shipped name, `package.module:Class`, `file.py:Class`, or an object. With a `reward`:
             tasks, as a list of rows, the path of a .jsonl or .parquet file, a data set of the `datasets` package, or a
             mapping of `train` and `test`. A row holds a `prompt` (a text or chat messages) and an `answer`.
-        run: the folder to record in; it must not contain a run.
+        run: the folder to record in; it must not contain a run. Without it, the next free one under `runs`.
         reward: a function of a reply. Its parameter names decide its arguments: `completion`, `answer`, `prompt`,
             `task` or a column of the tasks. With a parameter `completions` it is called as TRL calls reward functions.
             It returns True, False or a number. All names: `gnomon.integrations.rewarded`.
@@ -64,21 +83,23 @@ def train(
         observers: objects with `start`, `step`, `evaluation` and `finish`, such as `gnomon.monitoring.JsonLines`, and
             names of trackers, such as `tensorboard` or `wandb` (docs/trackers.md).
         settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
-            `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment. `objective`, `engine`,
+            `steps=50`, `model=FOLDER`, `lora=8`). `env={…}` are options of the environment. `objective`, `engine`,
             `learner` and `curriculum` are names or objects (docs/observing.md).
     Raises: ConfigErrors with all mistakes; RunError E401 if the folder contains a run.
     """
     require_outside()
     values, passed = separated(settings, observers)
     config, built = configure(what, values, reward, reward_range)
-    require_free(run)
-    require_predicted(Path(run), config, built)
+    folder = next_folder(type(built).__name__ if built else config.env.type) if run is None else Path(run)
+    require_free(folder)
+    require_predicted(folder, config, built)
     from gnomon.launch.display import Display, Silent, loading
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
             from gnomon.launch.local import start
-        return start(Path(run), config, display, built, **passed)
+        start(folder, config, display, built, **passed).close()
+    return RunReader(folder)
 
 
 def resume(
@@ -126,7 +147,8 @@ def resume(
         passed = passed_parts(
             objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
         )
-        return go_on(Path(run), display, built, passed, accept_divergence=accept_divergence, settings=supplied)
+        go_on(Path(run), display, built, passed, accept_divergence=accept_divergence, settings=supplied).close()
+    return RunReader(run)
 
 
 def separated(

@@ -908,15 +908,12 @@ def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
 
 def run_folder(what: str, words: list[str], config: RunConfig, prefix: str = "") -> Path:
     """The run's folder: `run=FOLDER` among the words, or the next free one under runs/."""
+    from gnomon.launch.runs import next_folder
     from gnomon.launch.subject import name_of
 
     if supplied := [word for word in (what, *words) if word.startswith("run=")]:
         return Path(supplied[-1].removeprefix("run=").strip("\"'"))
-    stem = prefix + Path((name_of(what) or config.env.type).partition(":")[0]).stem
-    number = 1
-    while (Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    return Path("runs") / f"{stem}-{number}"
+    return next_folder(name_of(what) or config.env.type, prefix)
 
 
 def trusted(folder: Path, supplied: bool) -> bool:

@@ -14,7 +14,7 @@ OURS = {
     "num_train_epochs": "budget.steps", "num_epochs": "budget.steps", "warmup_steps": "optim.warmup",
     "warmup_ratio": "optim.warmup", "lr_scheduler_type": "optim.min_lr_ratio", "max_grad_norm": "optim.max_grad_norm",
     "save_steps": "save.every", "save_total_limit": "save.keep", "eval_steps": "eval.every", "bf16": "policy.dtype",
-    "fp16": "policy.dtype", "torch_dtype": "policy.dtype", "model_name_or_path": "policy.path", "model": "policy.path",
+    "fp16": "policy.dtype", "torch_dtype": "policy.dtype", "model_name_or_path": "policy.path",
     "model_name": "policy.path", "device": "policy.device", "device_map": "policy.device",
     "gradient_checkpointing": "policy.activation_checkpointing", "lora_r": "policy.lora.rank",
     "use_peft": "policy.lora.rank", "teacher_model": "policy.reference",
@@ -36,7 +36,7 @@ OURS = {
     "enable_gradient_checkpointing": "policy.activation_checkpointing", "lora_rank": "policy.lora.rank",
     "n_gpus_per_node": "ranks", "lora_alpha": "policy.lora.alpha", "target_modules": "policy.lora.targets",
     # prime-rl 0.5
-    "lora": "policy.lora.rank", "lora.rank": "policy.lora.rank", "lora.alpha": "policy.lora.alpha",
+    "lora.rank": "policy.lora.rank", "lora.alpha": "policy.lora.alpha",
     "rollouts_per_example": "rollout.group", "orchestrator.batch_size": "rollout.prompts",
     "batch_size": "rollout.prompts", "seq_len": "rollout.context", "model.name": "policy.path",
     "environment.id": "env.type", "env.id": "env.type", "max_norm": "optim.max_grad_norm",

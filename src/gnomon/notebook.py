@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from gnomon.terminal import printable
+from gnomon.terminal import one_line, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,6 +26,11 @@ class Card:
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
+
+    def __str__(self) -> str:
+        width = max((len(str(row[0])) for row in self.rows), default=0)
+        lines = (f"{row[0]!s:<{width}}  {'  '.join(map(str, row[1:]))}" for row in self.rows)
+        return "\n".join(one_line(line) for line in (self.title, *lines))
 
     def html(self) -> str:
         head = "".join(f"<th {LEFT}>{marked(name)}</th>" for name in self.columns)

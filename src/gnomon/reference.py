@@ -30,8 +30,8 @@ class Setting:
     """One key of a recipe."""
 
     key: str
-    short: str
-    """The name without its table, where the command line takes one; else empty."""
+    short: tuple[str, ...]
+    """The names without its table that may be written."""
     values: str
     """What it may be."""
     default: str
@@ -61,12 +61,11 @@ RESUMED: dict[AtResume | None, str] = {
 @cache
 def settings() -> tuple[Setting, ...]:
     """Every setting but the options of objectives and environments, in the order of the configuration."""
-    short = {key: word for word, key in SHORT.items()}
     documented = field_docs(ast.parse(inspect.getsource(sections)))
     return tuple(
         Setting(
             key=key,
-            short=short.get(key, ""),
+            short=tuple(word for word, whole in SHORT.items() if whole == key),
             values=values_of(field),
             default=shown(field.default),
             text=documented.get((section, key.rpartition(".")[2]), "") + RESUMED.get(at_resume(key), ""),
@@ -232,7 +231,7 @@ def explain(word: str) -> str:
 
 def explained_settings(word: str) -> Iterator[str]:
     for setting in settings():
-        if word in (setting.key, setting.short) or setting.key.startswith(f"{word}."):
+        if word in (setting.key, *setting.short) or setting.key.startswith(f"{word}."):
             yield f"{setting.key}   {setting.values}   default {setting.default}\n   {setting.text}"
 
 

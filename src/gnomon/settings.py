@@ -600,12 +600,18 @@ class Settings(TypedDict, total=False):
     """What trains: `local`, in this process; `ray`, in a process of the Ray cluster of `launch.type=ray`; the address
     that `gnomon serve-learner` printed; or `tinker:MODEL`, an adapter of this base model on the Tinker service.
     `object:NAME` was passed to `gnomon.train` as a Python object."""
+    model: str | Path
+    """`policy.path`."""
+    lora: int
+    """`policy.lora.rank`."""
     prompts: int
     """`rollout.prompts`."""
     group: int
     """`rollout.group`."""
     max_tokens: int
     """`rollout.max_tokens`."""
+    temperature: float
+    """`rollout.temperature`."""
     curriculum: str | Curriculum
     """`rollout.curriculum`."""
     steps: int

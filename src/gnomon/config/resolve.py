@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -37,7 +38,7 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
                 values.pop(table, None)  # Another environment or objective has options of its own.
                 origins = {key: place for key, place in origins.items() if not key.startswith(f"{table}.")}
         for name, (key, value) in supplied.items():
-            put(values, name, value)
+            put(values, name, str(value) if isinstance(value, Path) else value)
             origins[name] = source.origins.get(key, "a default")
     problems = without_mistakes(values, origins)
     bring(values, origins)

@@ -41,10 +41,11 @@ Origins = Mapping[str, str]
 """Dotted key to where it was given."""
 
 SHORT = {
-    "env": "env.type", "policy": "policy.path", "objective": "objective.type", "engine": "engine.type",
+    "env": "env.type", "policy": "policy.path", "model": "policy.path", "lora": "policy.lora.rank",
+    "objective": "objective.type", "engine": "engine.type",
     "launch": "launch.type",
     "prompts": "rollout.prompts", "group": "rollout.group", "max_tokens": "rollout.max_tokens",
-    "curriculum": "rollout.curriculum",
+    "temperature": "rollout.temperature", "curriculum": "rollout.curriculum",
     "steps": "budget.steps", "seconds": "budget.seconds", "lr": "optim.lr",
 }  # fmt: skip
 """Keys that may be written without their table."""

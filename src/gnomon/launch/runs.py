@@ -14,7 +14,7 @@ from gnomon.store import RunReader
 from gnomon.store.layout import JOURNAL
 from gnomon.store.notes import note_of
 
-__all__ = ["glance", "pass_at_1", "run_folders"]
+__all__ = ["glance", "next_folder", "pass_at_1", "run_folders"]
 
 DEPTH = 5
 """Levels below a given folder in which runs are looked for."""
@@ -44,6 +44,14 @@ def below(folder: Path, depth: int) -> Iterator[Path]:
             return
         for entry in entries:
             yield from below(Path(entry.path), depth - 1)
+
+
+def next_folder(name: str, prefix: str = "") -> Path:
+    """The first free folder under `runs`. Args: name: the type of an environment, or the name of its class."""
+    stem, number = prefix + Path(name.partition(":")[0]).stem, 1
+    while (folder := Path("runs") / f"{stem}-{number}").exists():
+        number += 1
+    return folder
 
 
 def glance(name: str, folder: Path) -> dict[str, Any]:

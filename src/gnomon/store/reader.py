@@ -305,6 +305,9 @@ class RunReader:
     def __repr__(self) -> str:
         return f"<RunReader {self.folder}>"
 
+    def __str__(self) -> str:
+        return str(self.card())
+
     def _repr_html_(self) -> str:
         return self.card().html()
 
