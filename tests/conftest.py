@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -39,6 +40,7 @@ def installed(program: str) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, help="Run at most this many cases of each test.")
+    parser.addoption("--left-out", metavar="FILE", help="Write the ids of skipped tests to a file, for `pytest @FILE`.")
     parser.addoption("--long", type=int, default=0, help="With --cases, the same for long tests; by default 0.")
 
 
@@ -127,8 +129,11 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(1)
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     """Over all processes: what the suite has found out, and which tests were left out for want of a program."""
+    if path := config.getoption("--left-out"):
+        skipped = dict.fromkeys(report.nodeid for report in terminalreporter.stats.get("skipped", []))
+        Path(path).write_text("".join(f"{name}\n" for name in skipped), "utf-8")
     told = {
         "test_mutant_is_killed[": "mutants killed: {passed} of {all}",
         "test_planted_defect_is_found[": "planted defects found: {passed} of {all}",
