@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -109,14 +110,23 @@ def tried(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) -> 
         yield "outcome", (place, *complaint(env, task, reply, turn))
 
 
+def waited() -> float:
+    """Seconds for which this thread could run and had no processor; 0 where the kernel does not count them."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text("ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
     """The fault in judging a hostile reply, and where; empty if there is none.
 
-    A slow reply is judged once more and the shorter time counts, because the machine may have been busy.
+    A slow reply is judged once more and the shorter time counts. Time in which this thread had to wait for a processor
+    does not count, because the machine may be busy.
     """
     spent = math.inf
     for _ in range(2):
-        began = perf_counter()
+        began = perf_counter() - waited()
         try:
             verdict = interrupted(env, task, reply, after)
         except Fault as fault:
@@ -125,7 +135,7 @@ def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
             return raised(error), place(error, env)
         if verdict.correct:
             return "judged correct", ""
-        spent = min(spent, perf_counter() - began)
+        spent = min(spent, perf_counter() - waited() - began)
         if spent <= SECONDS:
             return "", ""
     return f"took {spent:.1f} s", ""
