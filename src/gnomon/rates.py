@@ -7,7 +7,8 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from gnomon.models.folder import SHIPPED
+from gnomon.models import smollm2
+from gnomon.models.folder import SHIPPED, SMOLLM2
 
 __all__ = ["Rates", "parameters", "rates"]
 
@@ -48,7 +49,7 @@ def full_rates(path: str) -> Rates:
     """The rates where all weights are trained."""
     if path in SHIPPED:
         return Rates(1e-3, 1e-3, "the default for the policy that ships")
-    count = parameters(Path(path))
+    count = parameters(smollm2.place() if path == SMOLLM2 else Path(path))
     if count and count <= SMALL:
         return Rates(1e-3, 1e-3, f"the default for a model of {count / 1e6:.1f} M parameters")
     size = f"a model of {count / 1e6:,.0f} M parameters" if count else "a pretrained model"

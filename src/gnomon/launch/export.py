@@ -17,7 +17,8 @@ from transformers import GenerationConfig
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.saved import checkpoint, split_step, trained_policy
-from gnomon.models.folder import SHIPPED
+from gnomon.models import smollm2
+from gnomon.models.folder import SHIPPED, SMOLLM2
 from gnomon.models.hub import cached, hub_name, parsed
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -198,6 +199,7 @@ def papers(config: RunConfig) -> Iterator[Path]:
     """Licence files of the model that the run began with, where its folder is still there."""
     name = hub_name(config.policy.path)
     base = (cached(name) if name else None) or Path(config.policy.path)
+    base = smollm2.place() if config.policy.path == SMOLLM2 else base
     if config.policy.path not in SHIPPED and base.is_dir():
         for pattern in PAPERS:
             yield from sorted(path for path in base.glob(pattern) if path.is_file())

