@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gnomon.config import SHORT
 
-__all__ = ["Printed", "brief", "pasted", "printed"]
+__all__ = ["REMARK", "Printed", "brief", "pasted", "printed"]
 
 SETTING = re.compile(r"[A-Za-z_][\w.]*=.*", re.DOTALL)
 SOON = ("steps=1", "prompts=2", "max_tokens=8", "eval.tasks=2", "threads=1")
@@ -57,6 +57,9 @@ def pasted(words: list[str], error: Printed, cwd: Path) -> list[str] | None:
         for part in parts:
             kept = with_setting(kept, part)
         return kept
+    if parts[:1] and parts[0].startswith("--"):
+        at = words.index(parts[0])
+        return [*words[: at + 1], *parts[1:], *words[at + 2 :]]
     if parts and (cwd / parts[0]).exists():
         return [parts[0] if word == error.where else word.replace(f"={error.where}", f"={parts[0]}") for word in words]
     return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gnomon.config import RunConfig, Source, leaves, resolve
+from gnomon.config.sources import value_of
 from gnomon.envs import ENVS, Env, offers
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.extension import extension
@@ -190,8 +192,22 @@ def configure(
         built = changed(built, options)
     supplied["env"] = {"type": what, **options} if built is None else spec_of(built)
     checks = [check_policy_config] if built else [check_env_config, check_policy_config]
-    config, _ = resolve([Source(supplied, dict.fromkeys(supplied, "the call of gnomon.train"))], checks)
+    try:
+        config, _ = resolve([Source(supplied, dict.fromkeys(supplied, "the call of gnomon.train"))], checks)
+    except ConfigErrors as error:
+        raise ConfigErrors([in_a_call(each) for each in error.errors]) from error
     return config, built
+
+
+def in_a_call(error: ConfigError) -> ConfigError:
+    """The error with a fix that is a setting of the command line as an argument of a call."""
+    setting = re.match(r"([a-z_]+)(?:\.([\w.]+))?=([^\s,]+)", error.fix)
+    if setting is None:
+        return error
+    (table, key, _), value = setting.groups(), value_of(setting[3])
+    rest = error.fix[setting.end() :]
+    fix = f"{table}={{{key!r}: {value!r}}}{rest}" if key else f"{table}={value!r}{rest}"
+    return ConfigError(error.code, error.what, where=error.where, why=error.why, fix=fix)
 
 
 def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[float, float]) -> Env | None:

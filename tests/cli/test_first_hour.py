@@ -15,6 +15,7 @@ import pytest
 
 import gnomon
 from commands import command, interpreter, python
+from fixes import REMARK, brief, pasted, printed
 from gnomon.api import configure
 from gnomon.config import DEFAULTS, leaves, overrides, resolve
 from gnomon.elsewhere import ABSENT, OURS
@@ -283,8 +284,39 @@ def test_the_page_of_mistakes_is_what_is_printed():
         return done.stdout + done.stderr
 
     page = script("mistakes")
-    assert len(page.MISTAKES) == 30
+    assert len(page.MISTAKES) == 40
     assert page.PAGE.read_text() == page.page(run), "out of date, run python docs/mistakes.py"
+
+
+def run_here(words: list[str], folder: Path) -> str:
+    done = command(*words, cwd=folder)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [each.name for each in script("mistakes").MISTAKES])
+def test_the_fix_of_a_mistake_is_pasted_and_has_another_outcome(name, tmp_path):
+    page = script("mistakes")
+    mistake = next(each for each in page.MISTAKES if each.name == name)
+    page.prepare(mistake, tmp_path, run_here)
+    words = mistake.words.split()
+    before = printed(run_here(words, tmp_path) if words else page.scripted(mistake.script, tmp_path))
+    assert before and all(error.fix for error in before), before
+    if mistake.script:
+        after = printed(page.scripted(mistake.by_hand, tmp_path))
+    elif mistake.line:
+        text = (tmp_path / "add.py").read_text()
+        written = mistake.by_hand or REMARK.split(before[0].fix)[0]
+        (tmp_path / "add.py").write_text(text.replace(mistake.line, written))
+        after = printed(run_here(brief(words), tmp_path))
+    else:
+        for error in before:
+            found = pasted(words, error, tmp_path)
+            assert found is not None or not error.fix[0].islower() or " " in error.fix, error
+            words = found or words
+        if words == mistake.words.split():
+            pytest.skip(f"only the user knows: {before[0].fix}")
+        after = printed(run_here(brief(words), tmp_path))
+    assert not {(e.code, e.what) for e in before} & {(e.code, e.what) for e in after}, (words, before, after)
 
 
 def test_the_types_of_the_settings_are_those_of_the_configuration():

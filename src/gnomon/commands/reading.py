@@ -27,7 +27,7 @@ def ls(
     from gnomon.launch.runs import glance, run_folders
 
     if not folder.is_dir():
-        raise RunError("E404", "the folder does not exist", where=str(folder), fix="gnomon ls FOLDER")
+        raise RunError("E404", "the folder does not exist", where=str(folder), fix="gnomon ls .")
     found = run_folders([folder])
     rows = [{**glance(name, path), "seconds": age(path)} for name, path in found.items()]
     if as_json:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import tomli_w
 from pydantic import ValidationError
 
 from gnomon.config.renamed import RENAMED
@@ -43,7 +45,10 @@ def unknown_key(key: str, value: Any, where: str) -> ConfigError:
     default = leaves(DEFAULTS).get(ours)
     value = SWITCHES.get(key.rpartition(".")[2], value) if value is True else value
     why = f"did you mean {ours}{'' if default is None else f' (default {default!r})'}?"
-    fix = word_of(ours, value if default is None or takes(ours, value) else default)
+    value = value if default is None or takes(ours, value) else default
+    table, _, name = ours.rpartition(".")
+    in_recipe = re.search(r", line \d+$", where) and table == key.rpartition(".")[0]
+    fix = tomli_w.dumps({name: value}).strip() if in_recipe else word_of(ours, value)
     return ConfigError("E012", f"unknown key {key}", where=where, why=why, fix=fix)
 
 

@@ -46,13 +46,29 @@ def refuse_other_rows(env: Dataset) -> None:
 
 def refuse_empty(env: Dataset, source: str, rows: Placed) -> None:
     """Raises: ConfigError E153, with row numbers, if rows are empty in a required column."""
-    for name in filter(None, (env.prompt, env.answer, env.id)):
+    for option, name in (("prompt", env.prompt), ("answer", env.answer), ("id", env.id)):
+        if not name:
+            continue
         if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
             columns = dict.fromkeys(column for _, row in rows for column in row)
             raise ConfigError(
                 "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=source,
-                why=f"the columns of the data set are {', '.join(columns)}", fix="env.prompt=COLUMN env.answer=COLUMN",
+                why=f"the columns of the data set are {', '.join(columns)}",
+                fix=f"env.{option}={column_like(option, columns)}",
             )  # fmt: skip
+
+
+USUAL = {
+    "prompt": ("prompt", "question", "problem", "instruction", "input"),
+    "answer": ("answer", "solution", "target", "output"),
+    "id": ("id",),
+}
+"""Names that data sets give to the column of an option."""
+
+
+def column_like(option: str, columns: Mapping[str, object]) -> str:
+    """The column that an option most likely means, or a word for the one that only the user knows."""
+    return next((name for name in USUAL[option] if name in columns), "COLUMN")
 
 
 def questions(env: Dataset, source: str, rows: Placed) -> list[str]:
@@ -102,7 +118,7 @@ def refuse_overlap(env: Dataset, asked: Mapping[str, Sequence[tuple[str, int]]])
         more = f", and {len(both) - 10} more" if len(both) > 10 else ""
         raise ConfigError(
             "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=shown + more,
-            fix="remove these rows from one split; a score on questions from training does not measure generalisation",
+            fix="env.test='', which holds out rows of env.path, or remove these rows from one split",
         )  # fmt: skip
 
 

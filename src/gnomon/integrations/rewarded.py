@@ -91,7 +91,7 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
         raise ConfigError(
             "E163", f"the reward {label(reward)} has an unknown parameter {missing!r}", where="reward",
             why=f"the columns of the tasks are {', '.join(known)}",
-            fix="write def reward(completion, answer), name the parameter after a column, or give it a default",
+            fix=f"def reward(completion, {', '.join(known)}), or give the parameter a default",
         )  # fmt: skip
     return Rewarded(train=tuple(train), test=tuple(test), reward=judge)
 

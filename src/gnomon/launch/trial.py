@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from collections.abc import Iterator, Sequence
 
 from gnomon.audit import Judgement, subject_of
@@ -83,7 +84,7 @@ def broken(env: Env, judgement: Judgement) -> VerifierError:
         return VerifierError("E109", what, where=defined(env), why="verifiers run in worker processes")
     where = quoted(judgement.place) or defined(env)
     why = f"it was judging the reply {judgement.reply!r:.80} to train task {judgement.index}"
-    fix = "correct this line and start again; nothing was started"
+    fix = corrected(where, judgement.detail) or "correct this line and start again; nothing was started"
     if kind == "NoScore":
         return VerifierError("E105", message, where=where, why=why, fix=fix)
     if judgement.outcome == "invalid":
@@ -101,6 +102,18 @@ def out_of_range(env: Env, first: Judgement, rewards: Sequence[float]) -> Verifi
         why=f"the replies that were tried earn from {min(rewards):g} to {max(rewards):g}",
         fix=f"reward_range=({low:g}, {top:g}), where a correct reply earns {top:g}",
     )  # fmt: skip
+
+
+MISSPELLED = re.compile(r"(?:no attribute|name) '(\w+)'.* Did you mean: '(\w+)'")
+
+
+def corrected(where: str, detail: str) -> str:
+    """The author's line with the name that was meant; the empty text where Python suggests none.
+
+    Args: where: `file.py:3, in check: line`; detail: what the line raised.
+    """
+    match, line = MISSPELLED.search(detail), where.partition(": ")[2]
+    return re.sub(rf"\b{match[1]}\b", match[2], line) if match else ""
 
 
 def defined(env: Env) -> str:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gnomon.errors import ConfigError
+from gnomon.objectives.spelling import nearest
 
 __all__ = ["GPUS", "LARGE", "Device", "device"]
 
@@ -127,9 +128,9 @@ def device(name: str, program: float, dtypes: Iterable[str] = ()) -> Device:
     if name == "cpu":
         return this_cpu(program, dtypes)
     if name not in GPUS:
-        raise ConfigError(
-            "E073", f"unknown device {name!r}", where="--device", fix=f"choose one of cpu, {', '.join(GPUS)}"
-        )
+        why = f"the devices are cpu, {', '.join(GPUS)}"
+        fix = f"--device {nearest(name, GPUS) or 'cpu'}"
+        raise ConfigError("E073", f"unknown device {name!r}", where="--device", why=why, fix=fix)
     return GPUS[name]
 
 

@@ -31,7 +31,7 @@ class Viewer:
                 "E404",
                 "the folder does not exist",
                 where=str(missing[0]),
-                fix="gnomon view FOLDER",
+                fix="gnomon view .",
             )
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
