@@ -309,7 +309,7 @@ def test_the_fix_of_a_mistake_is_pasted_and_has_another_outcome(name, tmp_path):
         (tmp_path / "add.py").write_text(text.replace(mistake.line, written))
         after = printed(run_here(brief(words), tmp_path))
     else:
-        for error in before:
+        for error in reversed(before):  # Arguments keep their numbers.
             found = pasted(words, error, tmp_path)
             assert found is not None or not error.fix[0].islower() or " " in error.fix, error
             words = found or words

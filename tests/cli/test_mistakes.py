@@ -97,7 +97,7 @@ def test_a_fix_that_is_pasted_has_another_outcome(name, tmp_path):
     words = CASES[name][0]
     before = printed(command(*words, cwd=tmp_path).stderr)
     after = words
-    for error in before:
+    for error in reversed(before):  # Arguments keep their numbers.
         found = pasted(after, error, tmp_path)
         assert found is not None, f"cannot be pasted: {error}"
         after = found

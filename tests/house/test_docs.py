@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from commands import python, shell
+from gnomon.cli import app
+from gnomon.config import resolve
+from gnomon.config.sources import recipes
+from gnomon.launch.subject import layers
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -56,6 +63,31 @@ def run_block(page: Path, language: str, text: str, tmp_path: Path) -> None:
         planned = words.replace("make ", f"make -n -C {ROOT} ", 1) if words.startswith("make ") else words
         done = shell(planned, cwd=tmp_path)
         assert done.returncode == ("exit code 1" in comment), f"{words}\n{done.stdout}{done.stderr}"
+
+
+NOT_RUN = [
+    pytest.param(shlex.split(line), id=f"{page.name}-{line[:60]}")
+    for page in PAGES
+    if page.name != "mistakes.md"  # Its commands are wrong, and a test of its own runs them.
+    for language, text in blocks(page)
+    if language == "text"
+    for line in text.replace("\\\n", " ").splitlines()
+    if line.startswith("gnomon ")
+]
+"""Commands in blocks of `text`: they need a GPU, a hub, another library, hours, or a file or run of the reader's."""
+TRAINING = {"train", "simulate", "plan", "serve-learner"}
+
+
+@pytest.mark.parametrize("words", NOT_RUN)
+def test_a_command_that_is_not_run_has_known_options_and_settings(words):
+    command: Any = typer.main.get_command(app)
+    context = command.make_context("gnomon", words[1:])
+    while hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, rest, parent=context)
+    what, settings = context.params.get("what"), context.params.get("settings")
+    if words[1] in TRAINING and (not what.endswith(".toml") or what in recipes()):
+        resolve(layers(what, [re.sub("=[NP]$", "=64", word) for word in settings or ()]))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
