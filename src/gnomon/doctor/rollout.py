@@ -40,7 +40,7 @@ SHORT = 8
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Of replies that are cut off and replies that cannot be read, the more frequent come first."""
     mute = (cut_off, unparsable) if by_limit(evidence) else (unparsable, cut_off)
-    for check in (template, no_end, *mute, limited, alike):
+    for check in (no_room, template, no_end, *mute, limited, alike):
         if found := check(evidence):
             yield found
 
@@ -54,6 +54,22 @@ def by_limit(evidence: Evidence) -> bool:
 
 def has_markers(seen: Seen) -> bool:
     return MARKERS.search(seen.reply) is not None
+
+
+def no_room(evidence: Evidence) -> Finding | None:
+    """Prompts that fill the context."""
+    every = [seen for group in (*evidence.groups, *evidence.held_out) for seen in group]
+    full = [seen for seen in every if seen.stop == Stop.CONTEXT and not seen.reply]
+    if not full:
+        return None
+    context = evidence.recipe.get("rollout.context", 0)
+    return Finding(
+        name="rollout.no_room",
+        sentence=f"the prompts of {len(full)} of {len(every)} rollouts fill rollout.context={context}, so there is no "
+        "reply",
+        fix=evidence.again(f"rollout.context={2 * context}") + "   (or remove these tasks)",
+        read=tuple(seen.address for seen in full[:3]),
+    )
 
 
 def template(evidence: Evidence) -> Finding | None:

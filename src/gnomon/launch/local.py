@@ -60,6 +60,7 @@ from gnomon.launch.objects import require_same_object
 from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.launch.paths import anchored
 from gnomon.launch.preflight import audited
+from gnomon.launch.prompt_tokens import without_room
 from gnomon.launch.ranks import start_ranks
 from gnomon.launch.recorded_runs import require_replay
 from gnomon.launch.token_budgets import require_token_budgets
@@ -341,6 +342,8 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
     offers.require_offers(env)
     for sentence in offers.remarks(env):
         teller.message(f"Data: {sentence}")
+    for sentence in without_room(config, env):
+        teller.message(f"Prompts: {sentence}")
     if why := departure(Tokenizer(model_folder(config.policy.path)), config.policy.renderer):
         teller.message(f"Prompts: {why}.")
     with teller.phase("trying the verifier"):

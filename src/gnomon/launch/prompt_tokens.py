@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gnomon.config import RunConfig
-from gnomon.envs.base import confined
+from gnomon.envs.base import SPLITS, Env, confined
 from gnomon.envs.offers import tools
+from gnomon.envs.row_checks import numbered
+from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.launch.find import make_env
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Segments, choose
+from gnomon.rendering import Segments, choose, joined
+from gnomon.types import Task
 
-__all__ = ["PromptTokens", "prompt_text", "prompt_tokens"]
+__all__ = ["PromptTokens", "prompt_text", "prompt_tokens", "without_room"]
+
+MANY = 2**20
+"""Most tasks of a split whose prompts are counted."""
+MARKUP = 16
+"""Tokens that a template adds to a message beyond the first, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +76,48 @@ def prompt_tokens(config: RunConfig, split: str = "train", index: int = 0) -> Pr
         tokens=tuple(tuple(tokenizer.spell([token]) for token in segment.token_ids) for segment in segments),
         ends=tuple(tokenizer.spell([token]) for token in sorted(renderer.stop)),
     )
+
+
+def without_room(config: RunConfig, env: Env) -> Iterator[str]:
+    """A sentence for each split with prompts that leave no room for a reply. Endless splits are not counted.
+
+    Raises: ConfigError E198 if no train prompt leaves room.
+    """
+    context = config.rollout.context
+    for split in SPLITS:
+        tasks = env.tasks(split)
+        if not 0 < len(tasks) <= MANY:
+            continue
+        if not (sizes := long_prompts(config, env, tasks)):
+            continue
+        longest = max(size for _, size in sizes)
+        if split == "train" and len(sizes) == len(tasks):
+            raise ConfigError(
+                "E198", "no train prompt leaves room for a reply", where="rollout.context",
+                why=f"the prompts have up to {longest} tokens, and prompt and reply together at most {context}",
+                fix=f"rollout.context={longest + config.rollout.max_tokens}",
+            )  # fmt: skip
+        yield (
+            f"{len(sizes)} of {len(tasks)} {split} prompts have {context} tokens (rollout.context) or more and get no "
+            f"reply: {numbered([place for place, _ in sizes])}; the longest has {longest}."
+        )
+
+
+def long_prompts(config: RunConfig, env: Env, tasks: Sequence[Task]) -> list[tuple[int, int]]:
+    """The prompts that fill the context: number of the row, or of the task, and tokens."""
+    renderer = choose(Tokenizer(model_folder(config.policy.path)), config.policy.renderer, turns=env.max_turns)
+    listed, found = tools(env), list[tuple[int, int]]()
+    around = len(joined(renderer.start(tasks[0].messages, listed)))  # More than a template adds to a text.
+    for index in range(len(tasks)):
+        task = tasks[index]
+        # A token has at least one byte of text, so most prompts need not be encoded.
+        most = around + sum(MARKUP + len(message.content.encode()) for message in task.messages)
+        if most >= config.rollout.context:
+            size = len(joined(renderer.start(task.messages, listed)))
+            row = task.info.get("row")
+            if size >= config.rollout.context:
+                found.append((row if isinstance(row, int) else index, size))
+    return sorted(found)
 
 
 def prompt_text(prompt: PromptTokens) -> str:

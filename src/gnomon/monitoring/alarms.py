@@ -248,6 +248,14 @@ def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
     return Alarm(name="verifier.over_time", step=summaries[-1].step, sentence=sentence, read=late[:3])
 
 
+def prompt_without_room(summaries: Sequence[StepSummary]) -> Alarm | None:
+    """A prompt fills the context."""
+    if not (full := summaries[-1].without_room):
+        return None
+    sentence = f"the prompts of {counted(full)} fill rollout.context, so there is no reply"
+    return Alarm(name="prompt.without_room", step=summaries[-1].step, sentence=sentence, read=full[:3])
+
+
 def counted(rollouts: Sequence[str]) -> str:
     return f"{len(rollouts)} rollout{'s' if len(rollouts) != 1 else ''}"
 
@@ -262,6 +270,7 @@ ALARMS: dict[str, Rule] = {
     "replies.cut_off": replies_cut_off,
     "answers.unreadable": answers_unreadable,
     "prompt.without_slot": prompt_without_slot,
+    "prompt.without_room": prompt_without_room,
     "sentinel.disagrees": sentinel_disagrees,
     "sentinel.breaks": sentinel_breaks,
     "canary.paid": canary_paid,
@@ -282,6 +291,7 @@ ADVICE: dict[str, str] = {
     "tokenizer",
     "answers.unreadable": "show the answer format in the prompt; env.shots=2 adds two solved examples",
     "prompt.without_slot": 'mention it in the prompt: user(f"... {SLOT}"), with SLOT from gnomon.envs.base',
+    "prompt.without_room": "raise rollout.context, or remove these tasks",
     "sentinel.disagrees": "read these rollouts and decide which verifier is correct",
     "sentinel.breaks": "fix the second verifier: it must return a verdict for every text",
     "canary.paid": "read these rollouts; the verifier rewards something other than a solution",

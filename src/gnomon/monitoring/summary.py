@@ -13,7 +13,7 @@ from typing import Any
 from gnomon.monitoring.endings import Ending, ending
 from gnomon.store import Record
 from gnomon.store.codec import verdict_of
-from gnomon.types import Kind, Status, Task, Verdict
+from gnomon.types import Kind, Status, Stop, Task, Verdict
 from gnomon.verifiers.judging import OVER_TIME
 from gnomon.verifiers.prices import RIGHT, paid
 from gnomon.verifiers.slot import Verifier
@@ -44,6 +44,8 @@ class Played:
     canary: bool = False
     """Whether its task cannot be solved."""
     ending: Ending = Ending.ANSWERED
+    without_room: bool = False
+    """Whether its prompt fills the context, so that it has no reply."""
     unasked: bool = False
     """Whether its answer was read from a slot that no message of its task shows."""
     other: bool | None = None
@@ -98,6 +100,8 @@ class StepSummary:
     """Addresses of unsolvable tasks that were paid like solved ones."""
     broke: tuple[str, str] | None = None
     """Where the sentinel first broke, and what it raised."""
+    without_room: tuple[str, ...] = ()
+    """Addresses of rollouts whose prompt fills the context, so that they have no reply."""
     over_time: tuple[str, ...] = ()
     """Addresses of rollouts whose judging used up the limit of time."""
     failed: tuple[str, ...] = ()
@@ -133,6 +137,7 @@ def played(
                 verdict=verdict,
                 canary=record.task in canaries,
                 ending=ending(record.body.get("stop"), verdict),
+                without_room=record.body.get("stop") == Stop.CONTEXT and not record.body["reply"],
                 unasked=not shown.get(record.task, True) and from_slot(record.body),
                 other=other,
                 broke=broke,
@@ -183,6 +188,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         behaviour=behaviour([r for r in rewarded if not r.verdict.correct], len(rewarded)),
         canaries=tuple(r.address for r in rollouts if r.canary and solved(r))[:3],
         broke=next(((r.address, r.broke) for r in rollouts if r.broke), None),
+        without_room=tuple(r.address for r in rollouts if r.without_room),
         over_time=tuple(r.address for r in rollouts if over_time(r.verdict)),
     )
 

@@ -172,7 +172,7 @@ def measured(
     It is not repeated when the difference is not zero: a second measurement that finds nothing does not undo the first.
     Raises: NumericsError E204, when the difference is more than rounding.
     """
-    prompts = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES)]
+    prompts = probe_prompts(renderer, env, config.rollout.context)
     model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else config.policy.path
     if isinstance(engine, Embedded) and not apart(config):
         one = 1 in (env.max_turns, config.rollout.turns) and not config.eval.sets
@@ -205,6 +205,13 @@ def measured(
             fix="use a model whose layers are attention and feed-forward only",
         )
     return mismatch
+
+
+def probe_prompts(renderer: Renderer, env: Env, context: int) -> list[tuple[int, ...]]:
+    """The first prompts that leave room for a reply; of the first few, if there are none, the beginnings."""
+    some = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES * PROBES)]
+    fitting = [prompt for prompt in some if len(prompt) < context]
+    return (fitting or [prompt[: context - 1] for prompt in some])[:PROBES]
 
 
 def tier_of(mismatch: float, config: RunConfig) -> Tier:
