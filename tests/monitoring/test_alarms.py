@@ -240,11 +240,24 @@ def test_a_verdict_that_nobody_gave_or_that_a_clock_decided():
     assert failing["verifier.fails"].step == 3 and len(failing["verifier.fails"].read) == 3
 
 
+def test_a_prompt_that_leaves_no_room_for_a_reply():
+    """One such rollout is enough; a later turn that fills the context has a reply before it."""
+
+    def full(reply: str):
+        for step, records in steps(lambda step, rng: scored(rng.random() < 0.5), count=3):
+            body = {**records[5].body, "stop": "context", "reply": reply}
+            yield step, [*records[:5], replace(records[5], body=body), *records[6:]] if step == 1 else records
+
+    assert ring(full(""))["prompt.without_room"].read == ("1:0:4",)
+    assert "prompt.without_room" not in ring(full("a first reply"))
+
+
 def test_every_alarm_has_a_story_here():
     assert set(ALARMS) == {
         "correct.falls", "parts.jump", "behaviour.new", "unparsable.jump", "variance.collapse",
         "sentinel.disagrees", "sentinel.breaks", "canary.paid", "replies.alike", "replies.cut_off",
-        "answers.unreadable", "prompt.without_slot", "verifier.fails", "verifier.over_time",
+        "answers.unreadable", "prompt.without_slot", "prompt.without_room", "verifier.fails",
+        "verifier.over_time",
     }  # fmt: skip
 
 
