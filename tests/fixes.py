@@ -42,12 +42,17 @@ def printed(text: str) -> list[Printed]:
 def pasted(words: list[str], error: Printed, cwd: Path) -> list[str] | None:
     """The command after its fix, or None for a fix that is no setting, command or path.
 
-    A command replaces the whole line. A setting replaces the argument at fault, or one of the same name, or is added.
+    A command replaces the whole line. A line of a recipe is replaced in its file. A setting replaces the argument at fault, or one of the same name, or is added.
     """
     paste = REMARK.split(error.fix)[0]
+    if error.code == "E012" and (place := re.fullmatch(r"(.+), line (\d+)", error.where)):
+        lines = (cwd / place[1]).read_text().splitlines()
+        lines[int(place[2]) - 1] = paste
+        (cwd / place[1]).write_text("\n".join(lines))
+        return words
     if paste == "leave it out":
         return without(words, error.where)
-    parts = shlex.split(paste) if error.fix else []
+    parts = shlex.split(paste) if not re.search(r"\w'\w", paste) else []  # An apostrophe is in a sentence.
     if parts[:1] == ["gnomon"]:
         return parts[1:]
     if parts and all(map(SETTING.fullmatch, parts)):

@@ -293,6 +293,10 @@ def run_here(words: list[str], folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+ONLY_THE_USER_KNOWS = {"A tokenizer that is larger than the model"}
+"""Its fix changes a model folder."""
+
+
 @pytest.mark.parametrize("name", [each.name for each in script("mistakes").MISTAKES])
 def test_the_fix_of_a_mistake_is_pasted_and_has_another_outcome(name, tmp_path):
     page = script("mistakes")
@@ -311,10 +315,10 @@ def test_the_fix_of_a_mistake_is_pasted_and_has_another_outcome(name, tmp_path):
     else:
         for error in reversed(before):  # Arguments keep their numbers.
             found = pasted(words, error, tmp_path)
-            assert found is not None or not error.fix[0].islower() or " " in error.fix, error
-            words = found or words
-        if words == mistake.words.split():
-            pytest.skip(f"only the user knows: {before[0].fix}")
+            if found is None:
+                assert name in ONLY_THE_USER_KNOWS, error
+                return
+            words = found
         after = printed(run_here(brief(words), tmp_path))
     assert not {(e.code, e.what) for e in before} & {(e.code, e.what) for e in after}, (words, before, after)
 
