@@ -42,7 +42,8 @@ def printed(text: str) -> list[Printed]:
 def pasted(words: list[str], error: Printed, cwd: Path) -> list[str] | None:
     """The command after its fix, or None for a fix that is no setting, command or path.
 
-    A command replaces the whole line. A line of a recipe is replaced in its file. A setting replaces the argument at fault, or one of the same name, or is added.
+    A command replaces the whole line. A line of a recipe is replaced in its file.
+    A setting replaces the argument at fault, or one of the same name, or is added.
     """
     paste = REMARK.split(error.fix)[0]
     if error.code == "E012" and (place := re.fullmatch(r"(.+), line (\d+)", error.where)):

@@ -215,7 +215,8 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
                 "E318", f"replies never end: {path} has no end token and rollout.stop is empty",
                 where=origins.get("rollout.stop", "rollout.stop"),
                 why="every reply would be truncated at rollout.max_tokens",
-                fix=word_of("rollout.stop", ["</answer>"]) + ', or "eos_token_id" in generation_config.json of the folder',
+                fix=word_of("rollout.stop", ["</answer>"])
+                + ', or "eos_token_id" in generation_config.json of the folder',
             )  # fmt: skip
         if key == "policy.reference":
             yield from unfit_reference(config, origins)
