@@ -268,4 +268,5 @@ def explained_faults(word: str) -> Iterator[str]:
     for fault in same:
         if known(fault.what) or fault.why or fault.fix or len(same) == 1:
             more = "".join(f"\n   {name}{text}" for name, text in (("", fault.why), ("fix: ", fault.fix)) if text)
-            yield f"{fault.code}   {known(fault.what) or 'the message says what is wrong'}{more}"
+            lines = f"{known(fault.what) or 'the message says what is wrong'}{more}".splitlines()
+            yield f"{fault.code}   " + "\n".join(filter(known, lines))

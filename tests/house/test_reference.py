@@ -7,12 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
 import gnomon
 from commands import command
-from gnomon.config import RunConfig, leaves
+from gnomon.cli import app
+from gnomon.config import DEFAULTS, SHORT, RunConfig, leaves
 from gnomon.metrics import EVALUATION, METRICS, TIMINGS, meaning
-from gnomon.reference import faults, settings
+from gnomon.objectives.options import OPTIONS
+from gnomon.reference import explain, faults, settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -93,3 +96,27 @@ def test_one_entry_is_explained_by_its_name():
     assert "fix: " in command("explain", "e032").stdout
     wrong = command("explain", "grop")
     assert wrong.returncode == 2 and "gnomon explain rollout.group" in wrong.stderr
+
+
+@pytest.mark.parametrize("code", sorted({fault.code for fault in faults()}))
+@pytest.mark.every
+def test_what_is_explained_of_an_error_is_known_before_it_is_raised(code):
+    for line in explain(code).splitlines():
+        assert any(map(str.isalpha, line.replace("fix:", "").replace(code, ""))), line
+
+
+def test_a_fix_names_settings_and_commands_that_exist():
+    known = {
+        *leaves(DEFAULTS),
+        *SHORT,
+        "run",
+        *(f"objective.{name}" for row in OPTIONS.values() for name in row.options),
+    }
+    commands = typer.main.get_command(app)
+    for fault in faults():
+        for key in re.findall(
+            r"(?<![\w.-])((?:rollout|optim|policy|engine|launch|eval|budget|save)\.[a-z_.]+)=", fault.fix
+        ):
+            assert key in known or key.startswith(("policy.lora", "eval.sets", "engine.arguments", "launch.")), fault
+        for name in re.findall(r"(?:^|: |, or )gnomon ([a-z-]+)", fault.fix):
+            assert name in commands.commands, fault
