@@ -92,7 +92,7 @@ def train(
     require_outside()
     values, passed = separated(settings, observers)
     config, built = configure(what, values, reward, reward_range)
-    folder = next_folder(type(built).__name__ if built else config.env.type) if run is None else Path(run)
+    folder = next_folder(type(built).__name__ if built else config.env.type) if run is None else Path(run).expanduser()
     require_free(folder)
     require_predicted(folder, config, built)
     from gnomon.launch.display import Display, Silent, loading
@@ -137,6 +137,7 @@ def resume(
     """
     require_outside()
     supplied = Source(settings, dict.fromkeys(leaves(settings), "the call of gnomon.resume"))
+    run = Path(run).expanduser()
     with RunReader(run) as reader:  # E404, if it is no run.
         config = extension(reader, supplied).config
     built = None if what is None else object_of(what, reward, reward_range)
@@ -149,7 +150,7 @@ def resume(
         passed = passed_parts(
             objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
         )
-        go_on(Path(run), display, built, passed, accept_divergence=accept_divergence, settings=supplied).close()
+        go_on(run, display, built, passed, accept_divergence=accept_divergence, settings=supplied).close()
     return RunReader(run)
 
 

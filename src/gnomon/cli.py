@@ -912,7 +912,7 @@ def run_folder(what: str, words: list[str], config: RunConfig, prefix: str = "")
     from gnomon.launch.subject import name_of
 
     if supplied := [word for word in (what, *words) if word.startswith("run=")]:
-        return Path(supplied[-1].removeprefix("run=").strip("\"'"))
+        return Path(supplied[-1].removeprefix("run=").strip("\"'")).expanduser()
     return next_folder(name_of(what) or config.env.type, prefix)
 
 

@@ -117,4 +117,5 @@ def is_full(error: BaseException) -> bool:
     """Whether an error means that a disk is full. Libraries in other languages report it only as text."""
     if isinstance(error, OSError) and error.errno in FULL:
         return True
-    return any(words in str(error) for words in ("No space left on device", "os error 28", "Disk quota exceeded"))
+    words = [part for number in FULL for part in (os.strerror(number), f"os error {number})")]
+    return any(part in str(error) for part in words)

@@ -26,7 +26,8 @@ __all__ = ["as_setting", "explained", "unknown_objective", "wrong_option"]
 def explained(item: Any, origins: Origins) -> Iterator[ConfigError]:
     """The errors behind one mistake of pydantic's, in our words; of an unknown table, one for each of its keys."""
     key = ".".join(str(part) for part in item["loc"])
-    if item["type"] != "extra_forbidden":
+    table = item["type"] == "string_type" and isinstance(item["input"], dict)  # A key below a setting that is text.
+    if item["type"] != "extra_forbidden" and not table:
         yield explain(item, origins)
         return
     for name, value in leaves({key: item["input"]}).items():
@@ -85,9 +86,26 @@ def takes(key: str, value: Any) -> bool:
 def explain(item: Any, origins: Origins) -> ConfigError:
     """One mistake of pydantic's, in our words."""
     key, what = ".".join(str(part) for part in item["loc"]), item["msg"][0].lower() + item["msg"][1:]
+    for theirs, ours in WORDS.items():
+        what = what.replace(theirs, ours)
+    what = what.partition(", unable to parse")[0].partition(", got a number with")[0]
     default = leaves(DEFAULTS).get(key)
     fix = "leave it out" if default is None else f"{word_of(key, default)}, the default"
     return ConfigError("E011", f"{key} is {item['input']!r}: {what}", where=place_of(key, origins), fix=fix)
+
+
+WORDS = {
+    "input should be a valid string": "it must be text",
+    "input should be a valid integer": "it must be a whole number",
+    "input should be a valid number": "it must be a number",
+    "input should be a valid boolean": "it must be true or false",
+    "input should be a valid tuple": "it must be a list",
+    "input should be a valid list": "it must be a list",
+    "input should be a valid dictionary": "it must be a table",
+    "input should be": "it must be",
+    "input should have": "it must have",
+}
+"""Words of pydantic, and ours."""
 
 
 def unknown_objective(name: Any, where: str) -> ConfigError | None:

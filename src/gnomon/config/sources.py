@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import tomllib
@@ -78,10 +79,19 @@ def load(path: Path) -> Source:
         fix = f"{near} is a recipe" if near else "give a path relative to this folder: dir/recipe.toml"
         problem = ConfigError("E001", "the recipe cannot be read", where=str(path), why=str(error.strerror), fix=fix)
         raise ConfigErrors([problem]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigErrors(
-            [ConfigError("E002", "the recipe is not valid TOML", where=str(path), why=str(error))]
-        ) from error
+    except UnicodeDecodeError as error:
+        fix = "save it as UTF-8"
+        problem = ConfigError("E002", "the recipe is not valid TOML", where=str(path), why=str(error), fix=fix)
+        raise ConfigErrors([problem]) from error
+    except tomllib.TOMLDecodeError as error:
+        match = re.search(r"at line (\d+)", str(error))
+        line = int(match[1]) if match else len(text.splitlines())
+        wrong = next(iter(text.splitlines()[line - 1 : line]), "").strip()
+        problem = ConfigError(
+            "E002", "the recipe is not valid TOML", where=f"{path}, line {line}: {wrong}", why=str(error),
+            fix='write each setting once, as key = value, with quotes around text: env = "countdown"',
+        )  # fmt: skip
+        raise ConfigErrors([problem]) from error
     return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
 
 
@@ -134,16 +144,17 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
     origins, problems = {}, []
     for place, word in enumerate(words, first):
         key, sign, raw = word.partition("=")
+        where = f"the command line, argument {place}: {word}"
         if key == "run":
             continue
-        where = f"the command line, argument {place}: {word}"
         if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):
             why = "settings are written key=value, for example rollout.group=16"
             problems.append(ConfigError("E003", f"{word!r} is not a setting", where=where, why=why, fix=written(word)))
             continue
-        value = value_of(raw)
-        put(values, whole_key(key, value), value)
-        origins[whole_key(key, value)] = where
+        value = value_of(os.path.expanduser(raw) if raw.startswith("~") else raw)
+        whole = whole_key(key, value)
+        put(values, whole, value)
+        origins[whole] = where
     if problems:
         raise ConfigErrors(problems)
     return Source(values, origins)

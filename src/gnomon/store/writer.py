@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -422,9 +423,7 @@ def require_free(folder: Path | str, fix: str = "") -> None:
     Args: fix: what the caller's user can do; the settings of `gnomon train` if not given.
     """
     folder = Path(folder)
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.R_OK | os.W_OK | os.X_OK)):
-        why = f"{there} is not writable" if there.is_dir() else f"{there} is a file"
+    if why := hindrance(folder.absolute()):
         raise ResourceError(
             "E502", "the run folder cannot be created", where=str(folder), why=why, fix=fix or "run=OTHER"
         )
@@ -438,6 +437,23 @@ def require_free(folder: Path | str, fix: str = "") -> None:
     else:
         return
     raise RunError("E401", what, where=str(folder), why="a run is never overwritten", fix=fix)
+
+
+def hindrance(folder: Path) -> str:
+    """Why a folder cannot be created and written; empty if it can."""
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if not there.is_dir():
+            return f"{there} is a file"
+        if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+            return f"{there} is not writable"
+    except OSError as error:
+        return str(error.strerror)
+    try:
+        with TemporaryFile(dir=there):
+            return ""
+    except OSError:  # Of some file systems, such as /proc.
+        return f"{there} takes no files"
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+"""Settings that are paths or of another kind, and recipes that are broken: an error with a code and a fix."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+
+from gnomon.cli import run_folder
+from gnomon.config import RunConfig, load, overrides, resolve
+from gnomon.errors import ConfigErrors, ResourceError, is_full
+from gnomon.store import require_free
+
+
+def test_home_is_a_path_after_the_equals_sign(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = overrides(["policy=~/model", "env.path=~/data.jsonl", "env.mark=a~"]).values
+    assert found["policy"]["path"] == f"{tmp_path}/model"
+    assert found["env"] == {"path": f"{tmp_path}/data.jsonl", "mark": "a~"}
+
+
+@pytest.mark.parametrize(("folder", "why"), [("a" * 300, "File name too long"), ("/proc/x", "/proc takes no files")])
+def test_a_folder_that_cannot_be_is_refused_before_a_run(folder, why):
+    with pytest.raises(ResourceError, match=f"error.E502.*\n.*\n   {why}"):
+        require_free(folder)
+
+
+def test_a_file_system_that_is_full_is_known_by_any_of_its_errors(tmp_path):
+    script = (
+        "import resource, torch, safetensors.torch\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
+        f"safetensors.torch.save_file({{'a': torch.ones(10_000)}}, {str(tmp_path / 'x')!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    error = done.stderr.strip().splitlines()[-1]
+    assert error.startswith(safetensors.torch.__name__.partition(".")[0]) and is_full(RuntimeError(error))
+    assert not is_full(RuntimeError("no file")) and is_full(OSError(28, os.strerror(28)))
+
+
+@pytest.mark.parametrize("text", ["env = countdown\n", 'env = "a"\nenv = "b"\n', "steps = [1\n", "x"])
+def test_a_recipe_that_is_not_toml_shows_its_line(tmp_path, text):
+    file = tmp_path / "r.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigErrors, match=r"error.E002.*\n   at .*r.toml, line \d: ") as caught:
+        load(file)
+    assert caught.value.errors[0].fix
+    file.write_bytes(b"env = '\xff'")
+    with pytest.raises(ConfigErrors, match="save it as UTF-8"):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("rollout.group=2.5", "it must be a whole number\n"),
+        ("steps=abc", "it must be a whole number\n"),
+        ("policy.path=3", "it must be text\n"),
+        ("policy.dtype=x", "it must be '"),
+        ("optim.lr=-1", "it must be greater than"),
+        ("learner.device=cuda", "unknown key learner.device"),
+    ],
+)
+def test_a_value_of_another_kind_says_what_is_allowed(word, said):
+    with pytest.raises(ConfigErrors, match=said) as caught:
+        resolve([overrides(["env=countdown", word])])
+    assert "input should" not in str(caught.value) and "parse" not in str(caught.value)
+
+
+def test_the_folder_of_a_run_may_be_below_home():
+    assert run_folder("countdown", ["run=~/x"], RunConfig()) == Path.home() / "x"
