@@ -251,7 +251,7 @@ def test_a_prediction_names_what_is_run_and_not_how_it_was_spelt(tmp_path):
     assert done.returncode == 0, done.stderr
     following = shlex.split(done.stdout.partition("next: gnomon ")[2])
     changed = command("train", *[word for word in words if word != "lr=1e-4"], "run=runs/a", cwd=tmp_path)
-    assert changed.returncode == 2 and "E420" in changed.stderr and "fix: optim.lr=0.0001" in changed.stderr
+    assert changed.returncode == 2 and "E422" in changed.stderr and "fix: optim.lr=0.0001" in changed.stderr
     assert command(*following, cwd=tmp_path).returncode == 0
     scored = command("predict", "score", "runs/a", "--json", cwd=tmp_path)
     assert json.loads(scored.stdout)["answers"][0]["state"] == "resolved", scored.stdout

@@ -37,13 +37,13 @@ def differences(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[
 
 
 def require_predicted(folder: Path, config: RunConfig, env: Env | None = None) -> None:
-    """Raises: ConfigErrors E420 if a prediction lies in the folder of a run that would make it void."""
+    """Raises: ConfigErrors E422 if a prediction lies in the folder of a run that would make it void."""
     if not (folder / PREDICTION).is_file():
         return
     recipe = anchored(config, env or make_env(config.env)).model_dump()
     problems = [
         ConfigError(
-            "E420",
+            "E422",
             f"{key} is {has!r}, and the prediction for this run names {value!r}",
             where=str(folder / PREDICTION),
             why="a run with other settings makes the prediction void",
