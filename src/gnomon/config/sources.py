@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import tomli_w
 
+from gnomon import terminal
 from gnomon.config.renamed import present
 from gnomon.config.sections import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors, sibling
@@ -137,6 +139,8 @@ def commits_beside(path: Path) -> Any:
 def overrides(words: Sequence[str], first: int = 1) -> Source:
     """`key=value` words as a source; values are TOML, and a bare word is a text. `run=` is no setting.
 
+    A setting with two values is noted on stderr.
+
     Args: first: the number of the first word on the command line, for error messages.
     Raises: ConfigErrors for a word without `=`.
     """
@@ -153,6 +157,8 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
             continue
         value = value_of(os.path.expanduser(raw) if raw.startswith("~") else raw)
         whole = whole_key(key, value)
+        if leaves(values).get(whole, value) != value:
+            terminal.put(f"{whole} is given twice. The last value counts: {word}", file=sys.stderr)
         put(values, whole, value)
         origins[whole] = where
     if problems:
