@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 import string
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from gnomon.audit import audit, subject_of
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.repair import repair
 from gnomon.audit.text import report_text
 from gnomon.errors import ConfigErrors
 from gnomon.integrations.rewarded import rewarded
 from gnomon.integrations.rewards import TrlReward, VerlScore
+from gnomon.integrations.rewards.function import FunctionReward
 from gnomon.types import Message, Task
 
 SUMS = [{"prompt": f"What is {a} + {b}?", "answer": str(a + b)} for a in range(6) for b in range(6)]
@@ -111,6 +116,85 @@ def test_what_is_proposed_does_not_block_and_pays_right_answers(name):
     mended = report_of(there[function.__name__], rows)
     assert mended.passed and not mended.repair, report_text(mended)
     assert mended.tables["errors"]["right answers refused"]["value"] == 0
+
+
+class Judge:
+    def __call__(self, completion, answer):
+        return 1.0
+
+
+def by_keyword(completion, *, answer, scale=1.0):
+    return scale
+
+
+def with_default(completion, answer="", scale=1.0):
+    return scale
+
+
+def by_place(a, b, scale=1.0):
+    return scale
+
+
+def of_task(completion, task):
+    return 1.0
+
+
+def of_row(completion, info):
+    return 1.0
+
+
+def Number(completion, answer):
+    return 1.0
+
+
+def of_all(completion, **columns):
+    return 1.0
+
+
+def many(completions, **columns):
+    return [1.0] * len(completions)
+
+
+ODD = (
+    Judge(), by_keyword, with_default, by_place, of_task, of_row, Number, of_all, many,
+    partial(with_default, scale=1.0), lambda completion, answer: 1.0,
+)  # fmt: skip
+DEFINED = re.compile(r"^def (\w+)", re.MULTILINE)
+
+
+def code_for(judge, tasks):
+    """The proposed reward of a judge that pays everything."""
+    blocking = Finding(axis="exploit", rule="exploit.any", severity=Severity.BLOCKING, what="it pays everything")
+    code = repair(judge, tasks, [blocking])
+    there: dict[str, object] = {}
+    exec(code, there)
+    (name,) = DEFINED.findall(code)
+    return there[name]
+
+
+@pytest.mark.parametrize("function", ODD)
+@pytest.mark.parametrize("column", ["answer", "final answer", "class", "Task"])
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1.0, 10.0)])
+def test_what_is_proposed_for_any_signature_column_and_range_runs_and_is_right(function, column, bounds):
+    task = Task(id="a", messages=(), answer="4", info={"label": "7"})
+    odd = FunctionReward(function=function, answer=column, low=bounds[0], top=bounds[1])
+    judge = replace(odd, function=code_for(odd, [task]))
+    assert judge.verify(task, "<answer>4</answer>").reward == bounds[1]
+    assert {judge.verify(task, reply).reward for reply in ("<answer>7</answer>", "4", "")} == {bounds[0]}
+
+
+@pytest.mark.parametrize("gold", ["1,000", "-3", r"\frac{1}{2}", "Paris", 4])
+def test_what_is_proposed_pays_every_answer_as_its_task_has_it(gold):
+    task = Task(id="a", messages=(), answer=gold)
+    judge = FunctionReward(function=code_for(FunctionReward(function=substring), [task]))
+    assert judge.verify(task, rf"\boxed{{{gold}}} <answer>{gold}</answer>").correct
+
+
+def test_one_function_is_proposed_for_several_and_says_so():
+    task = Task(id="a", messages=(), answer="4")
+    blocking = Finding(axis="exploit", rule="exploit.any", severity=Severity.BLOCKING, what="it pays everything")
+    code = repair(TrlReward(functions=(batch, many), gold="class"), [task], [blocking])
+    assert "in place of all 2 functions" in code
 
 
 @pytest.mark.parametrize("kind", ["trl", "verl"])

