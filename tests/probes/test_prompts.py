@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from commands import command
 from gnomon.config import RunConfig, overrides, resolve
-from gnomon.errors import GnomonError, RunError
+from gnomon.errors import RunError
 from gnomon.launch.local import measure
+from gnomon.launch.saved import saved_policy
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
+from gnomon.models.scoring import score
 from gnomon.probes.policies import is_run, settings_of, weights_of
 from gnomon.probes.prompts import chance, prompts, prompts_text, spread, wordings
 from gnomon.stats import difference_interval
@@ -80,12 +86,16 @@ def test_a_run_is_asked_with_its_settings_and_its_weights(tmp_path: Path) -> Non
     assert "{prompt}" in command("probe", "prompts", name, "--template", "Q").stderr
 
 
-def test_an_adapter_is_refused(tmp_path: Path) -> None:
-    from gnomon.store import Run
+def test_the_adapter_of_a_run_is_merged_into_its_base(tmp_path: Path) -> None:
+    import gnomon
 
-    folder = tmp_path / "lora"
-    genesis = {"config": {"policy": {"lora": {"rank": 4}}}}
-    with Run.create(folder, recipe="seed = 1\n", manifest={}, genesis=genesis):
-        pass
-    with pytest.raises(GnomonError, match="E437"):
-        settings_of(str(folder))
+    small = {"prompts": 8, "group": 4, "max_tokens": 32, "quiet": True}
+    folder = tmp_path / "r"
+    gnomon.train("char_count", run=folder, steps=1, lora=4, lr=1e-2, eval={"tasks": 2}, **small)
+    own = settings_of(str(folder))
+    assert own.policy.lora.rank == 0 and own.rollout.max_tokens == 32
+    ids = [(1, 5, 9)], [(0, (20, 21, 22))]
+    merged, base = (score(Policy.load(path), *ids) for path in (own.policy.path, model_folder("tiny")))
+    with_adapter = score(saved_policy(str(folder), Precision()), *ids)
+    torch.testing.assert_close(merged, with_adapter, rtol=3e-6, atol=0)  # Float32 in another order of additions.
+    assert not torch.allclose(merged, base, rtol=0, atol=1e-4)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from gnomon.config import RunConfig, Source, overrides, recorded, resolve
-from gnomon.errors import RunError
+from gnomon.launch.export import export
 from gnomon.launch.find import check_env_config, check_policy_config
 from gnomon.launch.saved import checkpoint, split_step
 from gnomon.store import RunReader
@@ -24,7 +27,7 @@ def settings_of(name: str, words: Sequence[str] = ()) -> RunConfig:
     """The settings under which a policy is asked: those of its run, or the defaults, under the `key=value` words.
 
     Args: name: `tiny`, a model folder, `RUN` (its newest checkpoint) or `RUN:STEP`.
-    Raises: RunError E185 for a run without such a checkpoint, E437 for one that trained an adapter; ConfigErrors.
+    Raises: RunError E185 for a run without such a checkpoint; ConfigErrors.
     """
     layers: list[Source] = []
     policy = name.removeprefix("policy=")
@@ -32,20 +35,20 @@ def settings_of(name: str, words: Sequence[str] = ()) -> RunConfig:
         folder, step = split_step(name)
         layers.append(recorded(folder / RECIPE))
         policy = str(weights_of(folder, step))
-    own = Source({"policy": {"path": policy}}, {"policy.path": f"the command line: {name}"})
+    own = Source({"policy": {"path": policy, "lora": {"rank": 0}}}, {"policy.path": f"the command line: {name}"})
     return resolve([*layers, own, overrides(list(words), 2)], [check_env_config, check_policy_config])[0]
 
 
 def weights_of(folder: Path, step: int | None) -> Path:
-    """The checkpoint of a run as a model folder. Raises: RunError E185, E437."""
+    """The checkpoint of a run as a model folder; of a run that trained an adapter, merged until this process ends.
+
+    Raises: RunError E185.
+    """
     with RunReader(folder) as reader:
         adapter = reader.genesis.get("config", {}).get("policy", {}).get("lora", {}).get("rank", 0)
-    if adapter:
-        raise RunError(
-            "E437",
-            "the run trained an adapter, which is not a model folder",
-            where=str(folder),
-            why="a probe asks a whole model",
-            fix=f"gnomon export {folder} FOLDER --merged, and name FOLDER in the place of the run",
-        )
-    return checkpoint(folder, step)
+    if not adapter:
+        return checkpoint(folder, step)
+    aside = Path(tempfile.mkdtemp(prefix="gnomon-"))
+    atexit.register(shutil.rmtree, aside, ignore_errors=True)
+    name = str(folder) if step is None else f"{folder}:{step}"
+    return export(name, aside / "model", merged=True).folder
