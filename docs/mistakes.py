@@ -24,9 +24,9 @@ HEAD = """\
 # Forty mistakes, and what is printed
 
 Every message says what is wrong, where, why, and what to write instead. Configuration errors come all at once, before
-anything starts. A fix begins with what can be pasted: a setting, which replaces the wrong one or is added, a command, a
-path or a line of code. This page is written by `python docs/mistakes.py`, which makes each mistake. A test pastes each
-fix.
+anything starts. Most fixes begin with text that can be pasted: a setting (which replaces the wrong one or is added), a
+command, a path or a line of code. The others say what to do. `python docs/mistakes.py` makes each mistake and writes
+this page. A test applies each fix.
 """
 
 ENV = '''\
@@ -117,7 +117,7 @@ MISTAKES = [
     coded("A misspelled attribute in a reward", CHECK, "return integer(answer) == task.anser"),
     coded("A reward without `return`", CHECK, "integer(answer) == task.answer", CHECK),
     coded("A reward that is a text", CHECK, 'return "yes" if integer(answer) else "no"', CHECK),
-    coded("A reward that is no number", CHECK, 'return float("nan")', CHECK),
+    coded("A reward that is not a number", CHECK, 'return float("nan")', CHECK),
     Mistake(
         "A reward function with a parameter that names nothing",
         script='rows = [{"prompt": f"{n}+1?", "answer": str(n + 1)} for n in range(9)]\n'

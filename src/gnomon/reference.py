@@ -52,8 +52,8 @@ class Fault:
 
 
 RESUMED: dict[AtResume | None, str] = {
-    AtResume.CHANGE: " May change at a resume.",
-    AtResume.MOVE: " May change at a resume, for that process.",
+    AtResume.CHANGE: " May change when the run is resumed.",
+    AtResume.MOVE: " May change when the run is resumed, for that process only.",
 }
 """The end of a setting's text."""
 

@@ -261,7 +261,7 @@ class WorkersSettings(TypedDict, total=False):
     count: int
     """Number of worker processes."""
     seconds: float
-    """Processor time in seconds that one call may use, without imports. The wall-clock limit is ten times as long."""
+    """Processor time in seconds that one call may use, imports excluded. The wall-clock limit is ten times as long."""
     memory_mib: int
     """Address space of a worker, in MiB."""
     retries: int

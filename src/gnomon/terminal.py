@@ -12,7 +12,7 @@ from typing import IO, Any, TextIO
 __all__ = ["LOST", "encodable", "one_line", "printable", "put"]
 
 LOST: list[OSError] = []
-"""Why output of this process could not be written: nobody reads the pipe any more, or the disk behind it is full."""
+"""Errors of writing the output of this process: the pipe has no reader, or the disk is full."""
 
 
 def printable(text: str) -> str:
@@ -28,7 +28,7 @@ def one_line(value: object) -> str:
 
 
 def put(*values: Any, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
-    """`print`, of printable text. What the stream's encoding lacks is `?`. A stream that fails stops nothing."""
+    """`print`, of printable text. A character that the encoding lacks is `?`. A stream that fails raises nothing."""
     stream = sys.stdout if file is None else file
     if stream is None:  # It was closed when this process began.
         return

@@ -77,4 +77,4 @@ def test_the_folder_of_a_run_may_be_below_home():
 def test_a_setting_with_two_values_is_noted(capsys):
     config, _ = resolve([overrides(["env=char_count", "lr=1e-3", "optim.lr=2e-3", "steps=2", "steps=2"])])
     assert config.optim.lr == 2e-3
-    assert capsys.readouterr().err == "optim.lr is given twice. The last value counts: optim.lr=2e-3\n"
+    assert capsys.readouterr().err == "optim.lr is set twice. The last value counts: optim.lr=2e-3\n"

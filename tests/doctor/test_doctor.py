@@ -273,7 +273,9 @@ def test_a_run_without_rollouts_of_training_is_not_called_sound(tmp_path):
     log.write_text(json.dumps({"prompt": "1+1?", "reply": "2", "reward": 0}) + "\n")
     imported(log, tmp_path / "run", "jsonl", "reward >= 1", Options(held_out=True))
     done = command("doctor", str(tmp_path / "run"))
-    assert done.returncode == 0 and "nothing to examine: no rollouts of training" in done.stdout, done.stderr
+    assert done.returncode == 0 and "there is nothing to examine: the run has no training rollouts" in done.stdout, (
+        done.stderr
+    )
 
 
 def test_the_command_prints_it_and_its_fix_is_a_command(write):

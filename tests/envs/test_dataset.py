@@ -285,7 +285,7 @@ def test_line_ends_inside_a_text_are_no_line_ends(tmp_path: Path) -> None:
     [
         ({"path": "none.jsonl"}, "E150", "No such file"),
         ({"prompt": "question"}, "E153", "the columns of the data set are q, a, n"),
-        ({"split": "n"}, "E154", "'row-0' and must be train or test"),
+        ({"split": "n"}, "E154", "'row-0' but must be train or test"),
         ({"rows": (999,)}, "E155", "train row 999 does not exist"),
         ({"ranked": "none.json"}, "E150", "No such file"),
         ({"ranked": "a.jsonl"}, "E152", "JSONDecodeError"),

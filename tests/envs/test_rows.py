@@ -85,7 +85,7 @@ def test_a_value_of_a_csv_file_is_chosen_by_its_text(tmp_path: Path) -> None:
 
 
 FAULTS: dict[str, tuple[str, bytes, str, str]] = {
-    "an unknown suffix": ("a.xlsx", b"PK", "", "its suffix is none of .jsonl"),
+    "an unknown suffix": ("a.xlsx", b"PK", "", "its suffix must be .parquet or one of .jsonl"),
     "not compressed": ("a.jsonl.gz", LINES.encode(), "", "BadGzipFile"),
     "cut short": ("a.jsonl.gz", gzip.compress(LINES.encode())[:-9], "", "EOFError"),
     "another encoding": ("a.csv", "prompt,answer\na,b\nünï,c\n".encode("cp1252"), ", line 3", "can't decode byte 0xfc"),

@@ -27,8 +27,8 @@ def judged(status: str, **more: object) -> dict[str, object]:
     (judged("wrong", extracted="x" * 500), "y", "x" * 200 + " … is not y"),
     (judged("wrong", extracted="3", detail="2 of 5 tests passed"), 1, "2 of 5 tests passed"),
     (judged("no_answer"), 1, "no answer was found in the reply"),
-    (judged("no_answer", stop="truncated"), 1, "no answer was found in the reply: a limit of tokens ended it first"),
-    (judged("no_answer", finish="length", detail="no <answer>"), 1, "no <answer>: a limit of tokens ended it first"),
+    (judged("no_answer", stop="truncated"), 1, "no answer was found in the reply: the token limit ended the reply"),
+    (judged("no_answer", finish="length", detail="no <answer>"), 1, "no <answer>: the token limit ended the reply"),
     (judged("no_answer", detail="no <answer>"), 1, "no <answer>"),
     (judged("malformed", extracted="?", detail="not an integer"), 1, "not an integer"),
     (judged("rejected", extracted="?"), 1, "the answer breaks a rule of the task"),
@@ -45,12 +45,12 @@ def test_every_other_status_has_words(status):
 
 @pytest.mark.parametrize(("body", "rewards", "held_out", "says"), [
     ({"advantage": 0.5}, [0.0, 1.0], False, ""),
-    ({"advantage": 0.0}, [0.1] * 8, False, "all 8 rewards of the group are 0.1, so nothing distinguishes its rollouts"),
+    ({"advantage": 0.0}, [0.1] * 8, False, "all 8 rewards of the group are 0.1, so none differs from their mean"),
     ({"advantage": 0.0}, [0.0, 1.0], False, "the objective gives this reward no weight in this group"),
     ({"advantage": 0.0}, [1.0], False, "the objective gives this reward no weight in this group"),
     ({"advantage": 0.0}, [None, None], False, "the objective gives this reward no weight in this group"),
     ({}, [0.0, 1.0], False, "the learner did not use this rollout"),
-    ({}, [1.0], True, "an evaluation sampled it, and nothing is trained on evaluations"),
+    ({}, [1.0], True, "an evaluation sampled this rollout, and evaluations are not trained on"),
 ])  # fmt: skip
 def test_an_advantage_of_nothing_is_explained(body, rewards, held_out, says):
     assert advantage_reason(body, rewards, held_out=held_out) == says

@@ -163,7 +163,7 @@ def test_the_gradient_is_clipped_without_the_scale() -> None:
 
 
 def test_what_no_scale_mends_is_an_error_at_once() -> None:
-    """A reward that is no number, and weights whose pass overflows; the scale stays."""
+    """A reward that is not a number, and weights whose pass overflows; the scale stays."""
     mind = learner()
     data = weighted(1.0)
     mind.forward_backward(replace(data, advantage=data.advantage * NAN), REINFORCE)  # type: ignore[operator]

@@ -232,7 +232,8 @@ def test_a_verdict_that_nobody_gave_or_that_a_clock_decided():
 
     rung = ring(late("judging it used up the limit of time"))
     assert set(rung) == {"verifier.over_time"} and rung["verifier.over_time"].step == 6
-    assert rung["verifier.over_time"].read == ("6:0:4",) and "judging 1 rollout used" in str(rung["verifier.over_time"])
+    assert rung["verifier.over_time"].read == ("6:0:4",)
+    assert "judging 1 rollout reached" in str(rung["verifier.over_time"])
     assert not ring(late("judging it used up the limit of memory"))
     failing = ring(
         steps(lambda step, rng: ("x", "failed" if step == 3 and rng.random() < 0.1 else "wrong", []), count=5)

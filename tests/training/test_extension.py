@@ -124,7 +124,7 @@ def test_an_evaluation_changes_from_the_extension_on(run, whole):
         ({"group": 4}, "E413", "rollout.group cannot change when a run is resumed"),
         ({"env": {"most": 2}}, "E413", "env.most cannot change"),
         ({"steps": 1}, "E413", "the run has 2 finished steps, and budget.steps is 1"),
-        ({"eval": {"every": 1}}, "E413", "goes on only with more steps"),
+        ({"eval": {"every": 1}}, "E413", "continues only with more steps"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

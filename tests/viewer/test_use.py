@@ -11,7 +11,7 @@ import pytest
 from gnomon.predictions.register import register
 from gnomon.store import Record, Run
 from gnomon.viewer.curves import grouped
-from gnomon.viewer.formatted import formatted
+from gnomon.viewer.markdown import markdown
 from gnomon.viewer.report import report
 from viewer.browser import Browser
 from viewer.conftest import asked, body, served, step_records, task
@@ -190,7 +190,7 @@ def test_the_doctor_appears_on_the_page_of_a_run(runs, browser):
         browser.open(f"http://127.0.0.1:{viewer.port}/run/first/-/?token={viewer.token}")
         browser.wait("document.querySelector('#doctor #diagnosis') !== null")
         text = browser.value("document.getElementById('doctor').innerText")
-        assert "First cause: " in text and "Where the rollouts went" in text
+        assert "First cause: " in text and "Rollouts by cause" in text
         assert browser.value("document.querySelector('#doctor a').pathname").startswith("/run/first/-/rollout/")
         assert asked(viewer, "/run/first/-/doctor")[0] == 200
         page = asked(viewer, "/run/first/-/")[2]
@@ -227,7 +227,7 @@ def test_a_reply_is_shown_as_markdown_on_request(written, browser):
     "text", ["[" * 50_000, "`" * 50_000, "*a " * 16_000, "> " * 25_000, "|" * 50_000, "- " * 25_000]
 )
 def test_markdown_that_is_hard_to_read_takes_no_time(text):
-    assert len(formatted(text)) < 2_000_000
+    assert len(markdown(text)) < 2_000_000
 
 
 def test_the_prediction_and_its_scores_are_on_the_page_of_a_run(tmp_path):

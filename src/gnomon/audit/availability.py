@@ -89,7 +89,9 @@ def always_exceeded(case: Case, late: Sequence[Judgement], asked: int) -> Findin
     """The finding that plain texts exceed a limit too, so that the audit saw few verdicts or none."""
     first = case.plainest(late)
     what = f"{len(late)} of {asked} texts exceed the time or memory limit, even {shown(first.reply)}: {first.detail}"
-    fix = "make the verifier faster; audit.acknowledge='[\"availability.always_exceeded\"]' accepts it untested"
+    fix = (
+        "make the verifier faster; audit.acknowledge='[\"availability.always_exceeded\"]' accepts the verifier untested"
+    )
     outcome = case.workers.ask(judged_twice, first.index, first.reply, fresh=True, patience=OWN_LIMIT)
     if isinstance(outcome, Returned):
         one, two = (judgement.seconds for judgement in outcome.value)
@@ -104,7 +106,7 @@ def always_exceeded(case: Case, late: Sequence[Judgement], asked: int) -> Findin
 
 
 def judged_twice(bench: Bench, index: int, reply: str) -> list[Judgement]:
-    """In a worker: two judgements of the same reply. What the verifier loads, it loads in the first."""
+    """In a worker: two judgements of the same reply. The first includes what the verifier loads."""
     return [judgement_of(bench, index, reply) for _ in range(2)]
 
 

@@ -1,4 +1,4 @@
-"""Programs that answer nothing, for verifiers that run the code of a reply."""
+"""Programs that do not solve the task, for verifiers that run the code of a reply."""
 
 from __future__ import annotations
 

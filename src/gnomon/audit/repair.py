@@ -1,4 +1,4 @@
-"""A sound reward in place of one that blocks: it reads one answer slot and compares all of its content."""
+"""A replacement for a reward with blocking faults: it reads one answer slot and compares all of its content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["repair"]
 NUMBER = re.compile(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE)
 FORMULA = re.compile(r"\\[a-zA-Z]+|[\^_{}]|\w\s*[/*+=]\s*\w")
 MENDED = ("correctness.", "exploit.", "search.", "confinement.executed", "failure.", "availability.exceeded")
-"""Rules, or their beginnings, whose faults such a reward does not have."""
+"""Rules, or prefixes of rules, that such a reward satisfies."""
 SLOTS = {"Number": "<answer>...</answer>", "Text": "<answer>...</answer>", "Math": "\\boxed{...}"}
 """The verifiers that are proposed, and what each reads an answer from."""
 OTHERS = "columns"
@@ -30,7 +30,7 @@ OTHERS = "columns"
 def repair(verifier: object, tasks: Iterable[Task], findings: Iterable[Finding]) -> str:
     """Code of a reward for these tasks with the name and the parameters of the audited one.
 
-    Empty where nothing blocks that it would mend, for a verifier that is not a function, and for tasks whose answers
+    Empty if it would remove no blocking finding, for a verifier that is not a function, and for tasks whose answers
     are neither numbers, nor formulas, nor short texts.
     """
     shown = tuple(tasks)

@@ -1,4 +1,4 @@
-"""A setting that is written as an option of a command, `--steps 2`."""
+"""The error for a setting that is written as an option of a command, `--steps 2`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ def register(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has not begun.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ENV|RECIPE] key=value …", help="What the run must have; otherwise it is void."),
+        typer.Argument(
+            metavar="[ENV|RECIPE] key=value …", help="Settings of the run; others make the prediction void."
+        ),
     ] = None,
     pass_at_1: Annotated[
         str, typer.Option(metavar="LOW:HIGH|Q=V,…", help="Final held-out pass@1: an interval, or quantiles.")

@@ -1,4 +1,4 @@
-"""The standard streams of a command: a closed one, one with few characters, and one that nobody reads or can store."""
+"""The standard streams of a command: closed, limited to few characters, unread, or on a full disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Finished(SystemExit):
 
 
 def open_streams() -> None:
-    """Open the closed ones, so that no file gets their descriptors, and let all of them replace what they lack."""
+    """Open closed streams, so that no file gets their descriptors. A character that an encoding lacks becomes `?`."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -31,7 +31,7 @@ def open_streams() -> None:
 
 
 def lost_output() -> str:
-    """Why output of this process is lost, if it is; empty if nobody wanted to read it. Later output is discarded."""
+    """Why output of this process is lost; empty if none is, or if its reader left. Later output is discarded."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -56,7 +56,7 @@ def unknown_key(key: str, value: Any, where: str) -> ConfigError:
 def as_setting(option: str, value: str) -> ConfigError | None:
     """The mistake of writing a setting as an option, `--steps 2`; None where no setting is like it.
 
-    What is none of our settings may be an option of the environment.
+    A word that is not a setting may be an option of the environment.
     """
     key, supplied = option.lstrip("-").replace("-", "_"), value_of(value) if value else True
     default = leaves(DEFAULTS).get(SHORT.get(key, key))
@@ -73,7 +73,7 @@ def as_setting(option: str, value: str) -> ConfigError | None:
 
 
 def takes(key: str, value: Any) -> bool:
-    """Whether a setting may have a value, as far as it depends on nothing else."""
+    """Whether a setting accepts a value. Checks that involve other settings are left out."""
     values: dict[str, Any] = {}
     put(values, key, value)
     try:
@@ -105,7 +105,7 @@ WORDS = {
     "input should be": "it must be",
     "input should have": "it must have",
 }
-"""Words of pydantic, and ours."""
+"""Wording of pydantic to the wording of an error."""
 
 
 def unknown_objective(name: Any, where: str) -> ConfigError | None:
@@ -156,7 +156,7 @@ def place_of(key: str, origins: Origins) -> str:
 
 
 def meant(key: str) -> tuple[str, str]:
-    """The key that a wrong one most likely stands for, or why there is none like it; two empty texts for neither."""
+    """The key that an unknown one probably stands for, or why there is none; two empty texts if neither is known."""
     ours, absent = known(key)
     if ours or absent:
         return ours, absent

@@ -30,12 +30,12 @@ __all__ = [
 
 
 class AtResume(Enum):
-    """What a setting may do when a run is resumed. Others stay as they are."""
+    """How a setting may change when a run is resumed. Other settings may not."""
 
     CHANGE = "change"
-    """Take another value, which the run records."""
+    """It may change, and the run records the new value."""
     MOVE = "move"
-    """Take another value in this process: where a part is does not change the run."""
+    """It may change for this process only: the place of a part does not change the run."""
 
 
 class Section(BaseModel):
@@ -164,7 +164,7 @@ class Workers(Section):
     count: Annotated[int, Field(ge=1)] = 2
     """Number of worker processes."""
     seconds: Annotated[float, Field(gt=0)] = 2.0
-    """Processor time in seconds that one call may use, without imports. The wall-clock limit is ten times as long."""
+    """Processor time in seconds that one call may use, imports excluded. The wall-clock limit is ten times as long."""
     memory_mib: Annotated[int, Field(ge=64)] = 2048
     """Address space of a worker, in MiB."""
     retries: Annotated[int, Field(ge=0)] = 1
@@ -502,7 +502,7 @@ class RunConfig(Section):
 
 
 def at_resume(key: str) -> AtResume | None:
-    """What a setting may do when a run is resumed; None for one that stays. Args: key: dotted."""
+    """How a setting may change when a run is resumed; None if it may not. Args: key: dotted."""
     field = RunConfig.model_fields.get(key.partition(".")[0])
     return next((mark for mark in field.metadata if isinstance(mark, AtResume)), None) if field else None
 

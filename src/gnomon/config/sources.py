@@ -158,7 +158,7 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
         value = value_of(os.path.expanduser(raw) if raw.startswith("~") else raw)
         whole = whole_key(key, value)
         if leaves(values).get(whole, value) != value:
-            terminal.put(f"{whole} is given twice. The last value counts: {word}", file=sys.stderr)
+            terminal.put(f"{whole} is set twice. The last value counts: {word}", file=sys.stderr)
         put(values, whole, value)
         origins[whole] = where
     if problems:
@@ -167,7 +167,7 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
 
 
 def written(word: str) -> str:
-    """The setting that a word without `key=` stands for: an objective, or a key with another sign or with dashes."""
+    """The setting that a word without `key=` probably means: an objective, or a key with another sign or dashes."""
     if word in OPTIONS:
         return f"objective={word}"
     match = re.fullmatch(r"([A-Za-z_][\w.-]*)(?:=|:=?|==)([^=].*)", word)

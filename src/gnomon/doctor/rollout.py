@@ -38,7 +38,7 @@ SHORT = 8
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    """Of replies that are cut off and replies that cannot be read, the more frequent come first."""
+    """Findings about rollouts. The more frequent of truncated and unparsable replies comes first."""
     mute = (cut_off, unparsable) if by_limit(evidence) else (unparsable, cut_off)
     for check in (no_room, template, no_end, *mute, limited, alike):
         if found := check(evidence):
@@ -46,7 +46,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
 
 
 def by_limit(evidence: Evidence) -> bool:
-    """Whether more replies are cut off than end without an answer that can be read."""
+    """Whether more replies are truncated than end without an answer that can be parsed."""
     seen = [seen for group in evidence.start or evidence.groups for seen in group]
     counts = Counter(each.ending for each in seen)
     return mostly_cut_off(counts[Ending.CUT_OFF], counts[Ending.UNREADABLE])
@@ -65,7 +65,7 @@ def no_room(evidence: Evidence) -> Finding | None:
     context = evidence.recipe.get("rollout.context", 0)
     return Finding(
         name="rollout.no_room",
-        sentence=f"the prompts of {len(full)} of {len(every)} rollouts fill rollout.context={context}, so there is no "
+        sentence=f"the prompts of {len(full)} of {len(every)} rollouts fill rollout.context={context}, so they have no "
         "reply",
         fix=evidence.again(f"rollout.context={2 * context}") + "   (or remove these tasks)",
         read=tuple(seen.address for seen in full[:3]),
@@ -127,9 +127,9 @@ def cut_off(evidence: Evidence) -> Finding | None:
 
 
 OTHER_LIMITS = {
-    Stop.TURNS: ("rollout.turns", "the limit of turns"),
-    Stop.CONTEXT: ("rollout.context", "the end of the context"),
-    Stop.TIME: ("rollout.seconds", "the limit of time"),
+    Stop.TURNS: ("rollout.turns", "the turn limit"),
+    Stop.CONTEXT: ("rollout.context", "the context limit"),
+    Stop.TIME: ("rollout.seconds", "the time limit"),
 }
 """Settings that end an episode, with what they set."""
 
@@ -144,7 +144,7 @@ def limited(evidence: Evidence) -> Finding | None:
     return Finding(
         name="rollout.limited",
         sentence=f"{percent(found.rate)} of the episodes reach a limit before an answer {found.when}, mostly {words}",
-        fix=f"raise {setting} (here {evidence.recipe.get(setting, 0)}), or use tasks that need less",
+        fix=f"raise {setting} (now {evidence.recipe.get(setting, 0)}), or use shorter tasks",
         since=found.since,
         read=found.read,
     )
@@ -163,7 +163,7 @@ def unparsable(evidence: Evidence) -> Finding | None:
     there = sum(mentions(evidence, seen) for seen in mute) / len(mute)
     return Finding(
         name="rollout.unparsable",
-        sentence=f"{percent(rate)} of the replies end and have no answer that can be parsed {found.when}; the "
+        sentence=f"{percent(rate)} of the replies end without an answer that can be parsed {found.when}; the "
         f"reference answer stands somewhere in {percent(there)} of them",
         fix=f"{ADVICE['answers.unreadable']}; gnomon replay {evidence.run} env.strictness=last judges these replies "
         f"leniently ({RECIPE} has the present setting)",

@@ -1,4 +1,4 @@
-"""What is wrong with a run: all findings, the first cause before its consequences, and where the rollouts went."""
+"""What is wrong with a run: all findings, the first cause before its consequences, and the rollouts by cause."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gnomon.store.layout import RECIPE
 __all__ = ["Change", "Diagnosis", "diagnose", "examine"]
 
 SHOWN = 1.96 + 0.84
-"""A difference of so many standard errors is shown at 95 % in four of five repetitions."""
+"""Standard errors of a difference that is significant at 95 % with a probability of 80 %."""
 SMALL = 0.02
-"""The smallest gain that is worth more held-out tasks."""
+"""The smallest gain for which the doctor counts held-out tasks."""
 TASKS = 4096
 """Train tasks that held-out ones are compared with, beyond those that were drawn."""
 
@@ -54,14 +54,14 @@ class Change:
 
     @property
     def tasks_to_tell(self) -> int:
-        """Tasks with which this gain, or one of `SMALL` if this one is smaller, would be shown four times in five."""
+        """Tasks with which this gain, or `SMALL` if it is larger, is significant with a probability of 80 %."""
         return math.ceil(self.tasks * (SHOWN * self.error / max(self.gain, SMALL)) ** 2)
 
     @property
     def steps_to_tell(self) -> int | None:
-        """Steps after which the gain would be shown four times in five if it grows as until now; None if it does not.
+        """Steps after which the gain is significant with a probability of 80 %; None if it does not grow.
 
-        The standard error is taken to stay as it is.
+        Assumes the same growth per step and the same standard error.
         """
         return math.ceil(self.steps * SHOWN * self.error / self.gain) if self.gain > 0 and self.error else None
 

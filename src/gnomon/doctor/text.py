@@ -13,8 +13,8 @@ __all__ = ["diagnosis_text", "findings_text"]
 
 
 def diagnosis_text(found: Diagnosis) -> str:
-    """The first cause, its consequences, the change on held-out tasks, and where the rollouts went."""
-    lines = [f"{one_line(found.run)}   {found.status}, {found.steps} steps, {found.rollouts} rollouts of training read"]
+    """The first cause, its consequences, the change on held-out tasks, and the rollouts by cause."""
+    lines = [f"{one_line(found.run)}   {found.status}, {found.steps} steps, {found.rollouts} training rollouts read"]
     for place, finding in enumerate(found.findings):
         if place == 1:
             lines.append("found too; the first cause may explain it")
@@ -34,7 +34,7 @@ def diagnosis_text(found: Diagnosis) -> str:
 
 def without_findings(found: Diagnosis) -> str:
     if not found.rollouts:
-        return "nothing to examine: no rollouts of training"
+        return "there is nothing to examine: the run has no training rollouts"
     if found.change is None:
         return "nothing wrong was found; whether the policy improves is unknown without two evaluations (eval.every)"
     if found.change.flat:
@@ -43,14 +43,16 @@ def without_findings(found: Diagnosis) -> str:
 
 
 def to_tell(change: Change) -> str:
-    """What would show whether a flat curve rises."""
+    """How many tasks or steps would show whether a flat curve rises."""
     if not change.error:
-        return f"every held-out task has the same result as before: use other tasks or more than {change.tasks}"
+        return (
+            f"every held-out task has the same result as before training: use other tasks, or more than {change.tasks}"
+        )
     gain = change.gain if change.gain > SMALL else SMALL
-    more = f"a gain of {gain:.3f} needs about {change.tasks_to_tell} held-out tasks (eval.tasks)"
+    more = f"about {change.tasks_to_tell} held-out tasks (eval.tasks) would show a gain of {gain:.3f}"
     if change.steps_to_tell is None:
         return more
-    return f"{more}; or about {change.steps_to_tell} steps in all, if the gain grows as until now"
+    return f"{more}; about {change.steps_to_tell} steps in total would show it if it keeps growing at this rate"
 
 
 def finding_lines(finding: Finding, before: str, run: str = "") -> Iterator[str]:

@@ -24,7 +24,7 @@ ROWS = 512
 LONG = 376
 """Tokens of the long prompt that an engine is measured with; its completions cross a multiple of `SPAN`."""
 GLANCE = 8
-"""Longest completion of the first look at a policy, which may show already that it is not exact."""
+"""Longest completion of the first comparison, which may already show that the engine is not exact."""
 JOINING = 4
 """Requests that join before each token while an engine is measured."""
 
@@ -128,7 +128,7 @@ class Embedded:
         """Largest difference between a decoded token's log-probability and the same token scored whole.
 
         Completions of every length up to `tokens` are decoded together, beside a prompt of many, and scored prompt
-        by prompt, so that growing caches, shrinking crowds, small passes and long sums are all met. If the first few
+        by prompt, so that growing caches, shrinking batches, small passes and long sums all occur. If the first few
         tokens differ, the engine is not exact, and the rest is not decoded.
 
         Args: reach: most tokens of a prompt and its completion in the run.

@@ -265,7 +265,7 @@ def side(env: Dataset, row: Row, place: int) -> str:
     """The split that a row states; empty if it states none. Raises: ConfigError E154 for another value."""
     stated = env.column(row, env.split, place) if env.split else ""
     if stated not in ("", *SPLITS):
-        why = f"the column {env.split!r} is {stated!r} and must be train or test"
+        why = f"the column {env.split!r} is {stated!r} but must be train or test"
         raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {place}", why=why)
     return str(stated)
 

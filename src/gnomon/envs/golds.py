@@ -1,4 +1,4 @@
-"""The reference answers of a data set, each read by the verifier before a run."""
+"""The reference answers of a data set: the verifier reads each one before a run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def require_earnable(env: Dataset, text: str) -> None:
         return
     found = env.extract(env.framed(text))
     if found.text is None:
-        raise ValueError(f"no reply can give the answer {text!r:.60}: {found.detail or found.status}")
+        raise ValueError(f"no reply can match the answer {text!r:.60}: {found.detail or found.status}")
 
 
 def refuse_unreadable(env: Dataset, source: str, rows: Placed) -> None:

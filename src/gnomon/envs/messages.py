@@ -1,4 +1,4 @@
-"""The messages of a prompt, from the forms in which data has them."""
+"""The messages of a prompt, from the formats that data sets use."""
 
 from __future__ import annotations
 

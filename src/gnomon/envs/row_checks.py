@@ -1,4 +1,4 @@
-"""What must hold of the rows of a data set, checked before a run with the numbers of the rows that break it."""
+"""Checks of the rows of a data set before a run. An error lists the numbers of the invalid rows."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def read(path: str, split: str = "", config: str = "", revision: str = "") -> tu
     if is_file(path):
         return file_rows(path, stamp(path))
     if Path(path).is_file():
-        why = f"its suffix is none of {', '.join(TEXT)} (also with {', '.join(PACKED)}) and .parquet"
-        raise unreadable(path, why, "convert it, or rename it if it is one of these")
+        why = f"its suffix must be .parquet or one of {', '.join(TEXT)}, which {', '.join(PACKED)} may follow"
+        raise unreadable(path, why, "convert the file, or rename it if it has one of these formats")
     return hub(path, split, config, revision)
 
 
@@ -74,10 +74,10 @@ def file_rows(path: str, stamp: tuple[int, int]) -> tuple[Row, ...]:
     text = text_of(path)
     if not unpacked(path).endswith((".csv", ".tsv")):
         return tuple(json_rows(path, text))
-    from gnomon.envs.separated import separated
+    from gnomon.envs.csv_rows import csv_rows
 
     try:
-        return tuple(separated(text, "\t" if unpacked(path).endswith(".tsv") else ""))
+        return tuple(csv_rows(text, "\t" if unpacked(path).endswith(".tsv") else ""))
     except ValueError as error:
         fix = "write one row per line, with double quotes around a field that contains a separator or a line end"
         raise unreadable(path, str(error), fix) from error

@@ -113,7 +113,7 @@ def asked(reward: Any) -> Collection[str]:
     if unnamed(reward):
         raise ConfigError(
             "E163", f"the reward {label(reward)} takes *args, so its arguments are unknown", where="reward",
-            why="the names of its parameters decide what a reward receives",
+            why="a reward function receives values by the names of its parameters",
             fix=f"reward=lambda completion, answer: {label(reward)}(completion, answer), "
             "or @functools.wraps(function) in a decorator",
         )  # fmt: skip

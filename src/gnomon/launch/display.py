@@ -22,24 +22,24 @@ from gnomon.stats import Interval
 from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord
 from gnomon.terminal import LOST, encodable, printable
 
-__all__ = ["Console", "Display", "Guarded", "Phase", "Silent", "Teller", "evaluation_text", "loading", "untold"]
+__all__ = ["Console", "Display", "Guarded", "Phase", "Silent", "Teller", "evaluation_text", "loading", "no_phase"]
 
 QUIET = 15.0
 """Seconds between two progress lines when the output is not a terminal."""
 
 
 Phase = Callable[[str], AbstractContextManager[object]]
-"""Tells what is done until the block ends, then the seconds that it took."""
+"""Prints what the block does, then the seconds that it took."""
 
 
-def untold(what: str) -> AbstractContextManager[object]:
-    """A phase without a listener."""
+def no_phase(what: str) -> AbstractContextManager[object]:
+    """A phase that prints nothing."""
     return nullcontext()
 
 
 @contextmanager
 def loading(phase: Phase) -> Iterator[None]:
-    """Within it, the parts of a run are imported for the first time, with torch and transformers."""
+    """A block in which the parts of a run are first imported, with torch and transformers."""
     if "gnomon.launch.local" in sys.modules:
         yield
         return
@@ -107,7 +107,7 @@ class Silent:
     def progress(self, done: int, total: int) -> None: ...
 
     def phase(self, what: str) -> AbstractContextManager[object]:
-        return untold(what)
+        return no_phase(what)
 
     def start(self, manifest: Mapping[str, Any]) -> None: ...
 
@@ -119,7 +119,7 @@ class Silent:
 
 
 class Screen(rich.console.Console):
-    """Standard output. Where it cannot be written, the command goes on."""
+    """Standard output. If it cannot be written, the command continues."""
 
     def print(self, *texts: Any, **options: Any) -> None:
         try:
@@ -157,7 +157,7 @@ class Display:
         self.held_out = ""
         self.line = ""
         self.open = False
-        """Whether the last line lacks its end: a phase adds the seconds that it took."""
+        """Whether the last line is incomplete: a phase adds the seconds that it took."""
         self.spoke = monotonic()
 
     def __enter__(self) -> Display:

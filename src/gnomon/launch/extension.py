@@ -1,4 +1,4 @@
-"""A run that goes on with other settings than it began with: which may change, and what the run records of it."""
+"""The settings of a resumed run: which may change, and what the run records of a change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Extension", "extension", "genesis_settings"]
 
 BESIDE = ("save.", "budget.seconds")
 """Settings that decide no byte of a run: the chain does not record them."""
-MAY = "these may change: steps, seconds, eval.*, save.*; and where the run is: ranks, learner, launch.*"
+MAY = "only these may change: steps, seconds, eval.*, save.*, and where the run is: ranks, learner, launch.*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,22 +32,22 @@ class Extension:
     """The settings of a resumed run."""
 
     before: RunConfig
-    """Of the run until here."""
+    """The settings of the run before it was resumed."""
     config: RunConfig
-    """Of this process."""
+    """The settings of this process."""
     recipe: str
-    """Of the run from here on."""
+    """The recipe of the run from now on."""
     body: Mapping[str, Any]
-    """Of the record in the chain: `settings` that change, and what they were `before`; empty if none does."""
+    """Body of the record in the chain: the new `settings`, and their values `before`; empty if none changes."""
     text: str
-    """What changes, for a person."""
+    """The changes, as a sentence for the user."""
 
 
 def extension(reader: RunReader, supplied: Source, checks: Sequence[Check] = ()) -> Extension:
-    """The settings with which a run goes on.
+    """The settings with which a run continues.
 
     Raises: RunError E413 for a setting that may not change, or fewer steps than the run has; E420 for a finished run
-        without a checkpoint; E421 where what the run has done depends on its number of steps.
+        without a checkpoint; E421 if its finished steps depend on the number of steps.
     """
     path, run = reader.folder / RECIPE, shlex.quote(str(reader.folder))
     own = {whole_key(key, value) for key, value in leaves(supplied.values).items()}
@@ -83,32 +83,33 @@ def require_more(reader: RunReader, config: RunConfig, run: str) -> None:
     if steps < least:
         raise RunError(
             "E413", f"the run has {reader.steps} finished steps, and budget.steps is {steps}", where=str(reader.folder),
-            why="a finished run goes on only with more steps" if reader.complete else "no step is undone",
+            why="a finished run continues only with more steps" if reader.complete else "finished steps are kept",
             fix=f"gnomon resume {run} steps={max(least, 1)}",
         )  # fmt: skip
     good = (path for path in stored(reader.folder) if not examine(path, reader.uuid, reader.head))
     if reader.complete and next(good, None) is None:
         raise RunError(
-            "E420", "the run has no checkpoint to go on from", where=str(reader.folder),
-            why="the state of its optimiser is in its checkpoints",
+            "E420", "the run has no checkpoint to continue from", where=str(reader.folder),
+            why="only a checkpoint contains the state of the optimiser",
             fix=f"restore {run}/checkpoints, or start a new run: gnomon train {run}/{RECIPE} steps={steps} run=OTHER",
         )  # fmt: skip
 
 
 def require_free_of_steps(config: RunConfig, run: str) -> None:
-    """Raises: RunError E421 where finished steps would be others in a run of another length."""
+    """Raises: RunError E421 if the finished steps depend on the number of steps."""
     rollout = config.rollout
     for key, value in (("order_seed", rollout.order_seed), ("lag", rollout.lag), ("offline", rollout.offline)):
         if value:
             raise RunError(
-                "E421", f"rollout.{key}={value} depends on the number of steps", where=f"{run}/{RECIPE}",
-                why="the finished steps would be others in a run of another length",
+                "E421", f"with rollout.{key}={value}, finished steps depend on the number of steps",
+                where=f"{run}/{RECIPE}",
+                why="a run with this number of steps from the start would have other steps",
                 fix=f"gnomon train {run}/{RECIPE} steps={config.budget.steps} run=OTHER   (starts a new run)",
             )  # fmt: skip
 
 
 def settings_since(reader: RunReader) -> dict[str, Any]:
-    """What the records of earlier extensions say, as tables."""
+    """The settings in the records of earlier extensions, as nested tables."""
     values: dict[str, Any] = {}
     for record in reader.records(EXTENSION):
         for key, value in record.body["settings"].items():
@@ -117,7 +118,7 @@ def settings_since(reader: RunReader) -> dict[str, Any]:
 
 
 def genesis_settings(reader: RunReader, before: RunConfig, config: RunConfig) -> RunConfig:
-    """The settings of a process with those that the run began with, as its first record holds them.
+    """The settings of this process, with those in the first record of the run in their place.
 
     Args: before: settings of the run until this process.
     """
@@ -132,7 +133,7 @@ def genesis_settings(reader: RunReader, before: RunConfig, config: RunConfig) ->
 
 
 def remove(values: dict[str, Any], key: str) -> None:
-    """Take a key out of nested tables, and tables that it leaves empty."""
+    """Remove a key from nested tables, and tables that are empty without it."""
     first, _, rest = key.partition(".")
     if rest:
         remove(values[first], rest)
@@ -141,7 +142,7 @@ def remove(values: dict[str, Any], key: str) -> None:
 
 
 def recipe_with(recipe: str, changed: Mapping[str, Any]) -> str:
-    """A recipe with other values of some keys; the rest stays as it is written."""
+    """A recipe with new values of some keys. The rest keeps its text."""
     values = deepcopy(tomllib.loads(recipe))
     for key, value in changed.items():
         put(values, key, value)

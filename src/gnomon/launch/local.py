@@ -25,7 +25,7 @@ from gnomon.keys import Key
 from gnomon.launch.cluster.fleet import RayFleet, require_ray
 from gnomon.launch.cluster.losses import Losing, Losses
 from gnomon.launch.data import require_same_data
-from gnomon.launch.display import Console, Guarded, Phase, Teller, untold
+from gnomon.launch.display import Console, Guarded, Phase, Teller, no_phase
 from gnomon.launch.exactness import reasons, tolerated
 from gnomon.launch.extension import Extension, extension, genesis_settings
 from gnomon.launch.find import check_env_config, make_env
@@ -140,13 +140,13 @@ def build(
     progress: Progress = unseen,
     passed: Passed = NOTHING,
     *,
-    phase: Phase = untold,
+    phase: Phase = no_phase,
 ) -> Parts:
     """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
     torch.set_num_threads(config.threads)
     if gnomon.SPINNING and config.threads > 1:
         warnings.warn(
-            "torch was imported before gnomon, so its threads spin while they wait: beside other processes, a step can "
+            "torch was imported before gnomon, so its threads spin while they wait: on a busy machine, a step can "
             "take 27 times as long. Import gnomon first, or set OMP_WAIT_POLICY=passive in the environment",
             stacklevel=2,
         )
@@ -249,7 +249,7 @@ def built(
     progress: Progress = unseen,
     passed: Passed = NOTHING,
     *,
-    phase: Phase = untold,
+    phase: Phase = no_phase,
 ) -> Iterator[Parts]:
     """The parts of a run while it lasts. An engine and a learner that were made for it are closed at the end."""
     parts = build(config, env, progress, passed, phase=phase)
@@ -416,14 +416,14 @@ def resume(
 
 
 def rate_text(other: Extension, done: int) -> str:
-    """What more steps change in a learning rate that decays until the last one; empty if nothing."""
+    """How more steps change a learning rate that decays until the last step; empty if they do not."""
     steps, optim = other.config.budget.steps, other.config.optim
     if steps == other.before.budget.steps or optim.min_lr_ratio == 1.0:
         return ""
     then, now = (make_schedule(config)(done * optim.updates + 1) for config in (other.before, other.config))
     return (
-        f" The learning rate decays until the last step: in step {done} it is {now:.3g}, and not {then:.3g}. "
-        f"So this is not the run that {steps} steps from the start would be."
+        f" The learning rate decays until the last step: in step {done} it is {now:.3g} instead of {then:.3g}. "
+        f"So the run differs from one that began with {steps} steps."
     )
 
 
@@ -431,7 +431,7 @@ def task_at(env: Env, split: str, index: int) -> Task:
     return env.tasks(split)[index]
 
 
-def measure(config: RunConfig, progress: Progress = unseen, phase: Phase = untold) -> dict[str, Evaluation]:
+def measure(config: RunConfig, progress: Progress = unseen, phase: Phase = no_phase) -> dict[str, Evaluation]:
     """The policy's evaluation on held-out tasks, under an empty name, and those of the evaluation sets.
 
     Nothing is trained, so the learner is in this process.

@@ -1,4 +1,4 @@
-"""Why a rollout earned what it did, in a sentence: found when it is read, from what the run recorded."""
+"""Why a rollout has its reward and its advantage, in a sentence, from what the run recorded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["advantage_reason", "verdict_reason"]
 
 UNEXPLAINED = {
     Status.SEVERAL: "the reply gives more than one answer",
-    Status.MALFORMED: "what stands in the place of the answer is not an answer of the required kind",
-    Status.OUT_OF_PLACE: "text stands around the answer where none is allowed",
+    Status.MALFORMED: "the answer does not have the required form",
+    Status.OUT_OF_PLACE: "the reply has text around the answer, and none is allowed",
     Status.REJECTED: "the answer breaks a rule of the task",
     Status.EXCEEDED: "judging the reply exceeded a limit of time, memory or output",
     Status.UNJUDGED: "the reply was not judged",
-    Status.FAILED: "the verifier failed on every try: this says nothing about the reply",
+    Status.FAILED: "the verifier failed on every try, which says nothing about the reply",
 }
 """For a verdict without a detail of its own."""
 LONGEST = 200
@@ -36,7 +36,7 @@ def verdict_reason(body: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     if status == Status.NO_ANSWER:
         cut = body.get("stop") in (Stop.TRUNCATED, Stop.CONTEXT) or body.get("finish") == "length"
         found = body.get("detail") or "no answer was found in the reply"
-        return f"{found}: a limit of tokens ended it first" if cut else str(found)
+        return f"{found}: the token limit ended the reply" if cut else str(found)
     if body.get("detail"):
         return str(body["detail"])
     if status == Status.WRONG:
@@ -77,11 +77,11 @@ def advantage_reason(body: Mapping[str, Any], rewards: Sequence[float | None], *
     Args: rewards: of all rollouts of the group; held_out: whether an evaluation sampled it.
     """
     if held_out:
-        return "an evaluation sampled it, and nothing is trained on evaluations"
+        return "an evaluation sampled this rollout, and evaluations are not trained on"
     if "advantage" not in body:
         return "the learner did not use this rollout"
     if body["advantage"]:
         return ""
     if len(rewards) > 1 and len(set(rewards)) == 1 and rewards[0] is not None:
-        return f"all {len(rewards)} rewards of the group are {rewards[0]:.4g}, so nothing distinguishes its rollouts"
+        return f"all {len(rewards)} rewards of the group are {rewards[0]:.4g}, so none differs from their mean"
     return "the objective gives this reward no weight in this group"

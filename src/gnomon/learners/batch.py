@@ -58,7 +58,7 @@ class Sequence:
                 "E205",
                 "a sequence begins with a trainable token, which no model can score",
                 where=f"Sequence of rollout {self.rollout}, group {self.group}",
-                why="a log-probability is conditioned on the tokens before, and here there are none",
+                why="a log-probability is conditioned on the tokens before it, and here there are none",
                 fix="begin token_ids with the prompt or the begin token, with False in trainable",
             )
 

@@ -1,4 +1,4 @@
-"""Whether the packed pass of a model computes what transformers computes, text by text."""
+"""A check that the packed pass of a model has the log-probabilities of transformers, text by text."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer as Encoder
 from torch import Tensor
 
 from gnomon.errors import ResourceError
-from gnomon.models.packaged import FILES, Progress, complete, dequantised, facts_of, made, write_json
+from gnomon.models.gguf_folder import FILES, Progress, complete, facts_of, float_tensors, write_folder, write_json
 
 __all__ = ["FILES", "complete", "convert", "terms"]
 
@@ -71,7 +71,7 @@ def convert(folder: Path, progress: Progress = lambda what, share: None) -> Path
     if not complete(folder):
         _require()
     elsewhere = "gnomon model gemma ./gemma --accept-terms"
-    made(folder, "Gemma", lambda new, aside: _write(new, aside / "parts.gguf", progress), elsewhere)
+    write_folder(folder, "Gemma", lambda new, aside: _write(new, aside / "parts.gguf", progress), elsewhere)
     progress("done", 1.0)
     return folder
 
@@ -150,7 +150,7 @@ def _tokenizer_config(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _weights(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor]]:
     """Every parameter in bfloat16 under transformers' name."""
-    for name, values in dequantised(reader, progress):
+    for name, values in float_tensors(reader, progress):
         # Gemma multiplies by 1 + w; GGUF stores the sum.
         plain = values - 1 if name.endswith("norm.weight") else values
         yield hub_name(name), plain.to(torch.bfloat16).contiguous()

@@ -444,7 +444,7 @@ def readable(folder: Path) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, KeyError) and error.args == (NAME,):
-            raise foreign(str(folder), "its attention is not of transformers' registry") from error
+            raise foreign(str(folder), "its attention is not in transformers' registry") from error
         if "trust_remote_code" in str(error):
             reason = "it needs code from its own folder (auto_map), and Gnomon never runs such code"
         raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error

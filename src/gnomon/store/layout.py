@@ -3,7 +3,7 @@
     recipe.toml      the recipe, as it was written
     manifest.json    versions, hardware, code state
     prediction.json  what somebody expected before the run began; the first record holds its SHA-256
-    note.json        what somebody wrote about the run; nothing depends on it
+    note.json        the user's note and tags; nothing depends on it
     journal.db       every record (SQLite): the chain; and beside the chain status, events, timings
     unfinished/      <step>.jsonl with the finished episodes of steps that are not recorded yet
     checkpoints/     <step>/ with files, state.json and MANIFEST.json

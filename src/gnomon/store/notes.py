@@ -1,4 +1,4 @@
-"""What people write about a run: a note and tags, in a file of its own beside the records.
+"""A user's note on a run and its tags, in a separate file beside the records.
 
 Nothing that a run records or verifies depends on the file. It can be changed by hand and deleted.
 """
@@ -33,14 +33,14 @@ class Note:
 
     @classmethod
     def of(cls, text: object, tags: Sequence[object]) -> Note:
-        """The note of what somebody wrote: without spaces around, repeated tags, and what is over the limits."""
+        """A note within the limits, without surrounding spaces and repeated tags."""
         words = (" ".join(str(tag).split())[:TAG] for tag in tags)
         kept = tuple(dict.fromkeys(word for word in words if word))[:TAGS]
         return cls(text=str(text).replace("\r\n", "\n").strip()[:LONGEST], tags=kept)
 
 
 def note_of(folder: Path) -> Note:
-    """The note on the run in a folder; an empty one where there is none that can be read."""
+    """The note on the run in a folder; empty if there is none or it cannot be read."""
     try:
         found = json.loads((folder / NOTE).read_text(encoding="utf-8"))
         return Note.of(found.get("text", ""), found.get("tags", ()))
@@ -49,7 +49,7 @@ def note_of(folder: Path) -> Note:
 
 
 def write_note(folder: Path, note: Note) -> None:
-    """Put a note in the place of the one there is; an empty one deletes it. Raises: OSError."""
+    """Replace the note; an empty one deletes the file. Raises: OSError."""
     if not note:
         (folder / NOTE).unlink(missing_ok=True)
         return

@@ -1,4 +1,4 @@
-"""The pages and what their scripts ask for. Every page has an address of its own; all of them only read, but a note."""
+"""The pages of the viewer and the data that their scripts request. They write nothing but notes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from gnomon.errors import GnomonError
 from gnomon.store import RunReader
 from gnomon.store.notes import Note, write_note
+from gnomon.viewer.comparisons import Comparisons
 from gnomon.viewer.curves import task_charts
 from gnomon.viewer.facts import overview, step_facts, task_facts
 from gnomon.viewer.group import group_facts
@@ -28,7 +29,6 @@ from gnomon.viewer.requests import NotShown, held_out, known_objective, placed, 
 from gnomon.viewer.rollout import rollout_facts
 from gnomon.viewer.runs import Runs
 from gnomon.viewer.search import Query, search, values_seen
-from gnomon.viewer.several import Several
 from gnomon.viewer.tasks import tasks_through
 
 __all__ = ["application"]
@@ -42,7 +42,7 @@ LONGEST = 100_000
 def application(places: Sequence[Path]) -> Starlette:
     """The pages over the runs in some folders. Args: places: run folders, and folders that hold run folders."""
     runs = Runs(places)
-    pages, several = Pages(runs), Several(runs)
+    pages, several = Pages(runs), Comparisons(runs)
     routes = [
         Route("/", pages.runs),
         Route("/objectives", pages.objectives),
@@ -178,7 +178,7 @@ class Pages:
     def rollout(self, request: Request) -> Response:
         place = placed(request)
         if place.sample is None:
-            raise NotShown(f"{str(place)!r} names no rollout.")
+            raise NotShown(f"{str(place)!r} does not name a rollout.")
         asked, begin = request.query_params, whole(request, "from") or 0
         rendered = asked.get("as") == "markdown"
         with RunReader(self.folder(request)) as reader, reader.snapshot():

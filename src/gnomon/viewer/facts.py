@@ -35,11 +35,11 @@ MOST = 256
 ENDS = 3
 """Rollouts with the highest rewards, and as many with the lowest, on the page of a run."""
 EXAMINED = 10_000
-"""Rollouts of training up to which the page of a run shows what the doctor finds: that takes a second or two."""
+"""Most training rollouts with which the page of a run shows the doctor's findings: they take a second or two."""
 GROUPS = 100
 """Groups on the page of a step."""
 KINDS = ("mixed", "equal rewards", "all wrong", "all right")
-"""Of groups, in the order of a page: a group whose rewards differ teaches something."""
+"""Kinds of groups, in the order of a page. A group whose rewards differ has a gradient."""
 MEASURED = ("baseline", "evaluation")
 """Kinds of the records of a measurement on held-out tasks."""
 SHOWN = {
@@ -118,7 +118,7 @@ class Wanted:
 
 
 def step_facts(folder: Path, kind: str, step: int, wanted: Wanted, begin: int = 0) -> dict[str, Any]:
-    """The groups of a step, those that teach something first. Args: begin: groups that an earlier page showed.
+    """The groups of a step, those with a gradient first. Args: begin: groups that an earlier page showed.
 
     Raises: RunError E409 when the step has no rollouts.
     """

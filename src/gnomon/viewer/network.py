@@ -26,7 +26,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 
 class Guard:
-    """Lets a request through if it is to this host and port, from no other site, with the token. What writes must come
+    """Accepts a request to this host and port with the token, unless it comes from another site. A write must come
     from a page of this server.
 
     The token comes once in the address (`?token=`) and from then on in a cookie that scripts and other sites cannot

@@ -1,4 +1,4 @@
-"""The answer where nothing is: a sentence, and links to what may have been meant."""
+"""The page for an address that does not exist: a sentence, and links to similar addresses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def nearest(name: str, fix: str) -> dict[str, str]:
     except ConfigError:
         return {}
     page = place_of(name, place)
-    return {f"the nearest that there is, {' '.join(page.rsplit('/', 2)[1:])}": page}
+    return {f"the nearest existing address, {' '.join(page.rsplit('/', 2)[1:])}": page}
 
 
 async def missing(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""What a request names: rollouts, evaluations, runs, numbers."""
+"""What the path and the query of a request name: rollouts, evaluations, runs, numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class NotShown(Exception):
-    """Nothing is at an address. Its text is a sentence.
+    """An address has nothing to show. The text is a sentence.
 
     Args: near: pages that may have been meant: label and address.
     """
@@ -53,7 +53,7 @@ def placed(request: Request) -> Address:
     text = request.path_params["address"]
     place = address(text)
     if place.step is None or place.task is None:
-        raise NotShown(f"{text!r} names no task at a step.")
+        raise NotShown(f"{text!r} does not name a task at a step.")
     return place
 
 
@@ -78,7 +78,7 @@ def known_objective(request: Request) -> str:
 
 
 def compared(request: Request) -> dict[str, str]:
-    """What names the two runs and their evaluations in an address: `a` and `b`, or two of `run`."""
+    """The parameters that name two runs and their evaluations: `a` and `b`, or `run` twice."""
     asked = request.query_params
     names = ("a", "a_step", "b", "b_step")
     runs = dict(zip("ab", asked.getlist("run"), strict=False))

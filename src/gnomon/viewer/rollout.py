@@ -9,7 +9,7 @@ from gnomon.launch.read import Address, found_at, held, rollout
 from gnomon.launch.reasons import advantage_reason, verdict_reason
 from gnomon.store import Record, RunReader
 from gnomon.viewer.facts import group_rows
-from gnomon.viewer.formatted import formatted
+from gnomon.viewer.markdown import markdown
 from gnomon.viewer.tokens import CHANNELS, absent, legend, spans, tokenizer_of, turn_tokens
 
 __all__ = ["rollout_facts"]
@@ -42,7 +42,7 @@ def rollout_facts(reader: RunReader, place: Address, channel: str, begin: int, *
                 **turn,
                 "spans": spans(shown, channel),
                 "count": len(shown),
-                "formatted": formatted(turn["reply"][begin : begin + PIECE]) if rendered else "",
+                "markdown": markdown(turn["reply"][begin : begin + PIECE]) if rendered else "",
             }
             for turn, shown in zip(turns, tokens or [[]], strict=True)
         ],

@@ -1,4 +1,4 @@
-"""The runs that a viewer shows, with what it keeps of them between requests."""
+"""The runs that a viewer shows, and what it caches of them between requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Runs:
         self._examining = Lock()
 
     def again(self) -> dict[str, Path]:
-        """The folders of the runs by name, as they are now."""
+        """The folders of the runs by name, listed again."""
         self.folders = run_folders(self.places)
         return self.folders
 

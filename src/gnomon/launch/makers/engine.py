@@ -41,7 +41,7 @@ PROBES = 6
 ROWS, TOKENS = 4, 32
 """Completions of each, and their length, for an engine in another process."""
 DECODED = 72
-"""Longest completion for an engine in this process; a run whose replies are shorter meets no longer ones."""
+"""Longest completion for an engine in this process; shorter if the replies of the run are shorter."""
 ROUNDING = {torch.float32: 0.05}
 """Largest difference in log-probability that rounding can explain, by dtype."""
 LOADED = {torch.float32: 1e-3}

@@ -15,7 +15,7 @@ function cellValue(row, column) {
   return text !== "" && !Number.isNaN(Number(text)) ? Number(text) : text.toLowerCase();
 }
 
-// What is missing comes last, in either direction.
+// Missing values come last in both directions.
 function compareCells(a, b, sign) {
   if (a === "" || b === "") return (a === "") - (b === "");
   if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
@@ -40,7 +40,7 @@ function sortable(made) {
     button.textContent = label;
     head.replaceChildren(button);
     button.addEventListener("click", () => {
-      // Numbers are first shown from the largest on, names from the first.
+      // The first click sorts numbers in descending order and names in ascending order.
       const numeric = [...made.tBodies[0].rows].some((row) => typeof cellValue(row, head.cellIndex) === "number");
       const before = head.getAttribute("aria-sort");
       const descending = before ? before === "ascending" : numeric;

@@ -6,7 +6,7 @@ function opened(region) {
   return new Set([...region.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
 }
 
-// Whether somebody is writing, or has written and not sent it.
+// Whether the note is being edited or is not sent yet.
 function written(region) {
   const changed = (field) => field.value !== field.defaultValue || field === document.activeElement;
   return [...region.querySelectorAll("input:not([type=range]), textarea")].some(changed);
@@ -29,7 +29,7 @@ async function refresh() {
   await doctor();
 }
 
-// What the doctor finds is computed when the page of a run is there already.
+// The doctor's findings load after the page of a run, because they take seconds.
 async function doctor() {
   const place = document.getElementById("doctor");
   if (!place?.dataset.source) return;

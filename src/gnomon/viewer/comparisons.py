@@ -1,4 +1,4 @@
-"""The pages about several runs: two paired by task, and any number in the same charts."""
+"""The pages that compare runs: two paired by task, or any number in the same charts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnomon.viewer.pages import TEMPLATES
 from gnomon.viewer.requests import NotShown, compared, evaluations, whole
 from gnomon.viewer.runs import Runs
 
-__all__ = ["Several"]
+__all__ = ["Comparisons"]
 
 GROUPS = {
     "": "each run",
@@ -32,7 +32,7 @@ MOST = 64
 """Runs in one chart."""
 
 
-class Several:
+class Comparisons:
     """A page per method."""
 
     def __init__(self, runs: Runs) -> None:

@@ -1,4 +1,4 @@
-"""Models whose weights are in a Python package: made into a model folder, whole or not at all."""
+"""Model folders from weights in a Python package. A folder appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnomon.errors import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FILES", "Progress", "complete", "dequantised", "facts_of", "made", "write_json"]
+__all__ = ["FILES", "Progress", "complete", "facts_of", "float_tensors", "write_folder", "write_json"]
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 Progress = Callable[[str, float], None]
@@ -27,10 +27,10 @@ def complete(folder: Path) -> bool:
     return all((folder / name).is_file() for name in FILES)
 
 
-def made(folder: Path, name: str, write: Callable[[Path, Path], None], elsewhere: str) -> Path:
-    """The folder of a model, written unless it is there already.
+def write_folder(folder: Path, name: str, write: Callable[[Path, Path], None], elsewhere: str) -> Path:
+    """Write the folder of a model unless it is complete, and return it.
 
-    It appears whole or not at all, so an interrupted call is simply made again.
+    It appears whole or not at all, so an interrupted call can be repeated.
 
     Args: name: of the model, for errors; write: called with the folder to fill, and with one for files on the way;
         elsewhere: the fix where the folder cannot be written.
@@ -77,7 +77,7 @@ def facts_of(reader: Any) -> dict[str, Any]:
     return {name: field.contents() for name, field in reader.fields.items()}
 
 
-def dequantised(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor]]:
+def float_tensors(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor]]:
     """Every tensor of a GGUF file under its own name, in float32.
 
     Transformers' reader of such files is slower by far, and what it makes refuses to be saved.

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from gnomon.terminal import printable
 
-__all__ = ["formatted"]
+__all__ = ["markdown"]
 
 LEFT_OUT = ["html_block", "html_inline", "link", "image", "autolink", "reference", "entity"]
 
@@ -19,7 +19,7 @@ def parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(LEFT_OUT)
 
 
-def formatted(text: str) -> Markup:
+def markdown(text: str) -> Markup:
     """A text of Markdown as HTML. Its headings are below those of the page, and tables are aligned by the page."""
     tokens = parser().parse(printable(text.expandtabs(4)))
     for token in tokens:

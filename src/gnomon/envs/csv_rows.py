@@ -6,14 +6,14 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 
-__all__ = ["separated"]
+__all__ = ["csv_rows"]
 
 SEPARATORS = ",;\t"
 LONGEST = 2**31 - 1
 """Largest field, in characters. The default of `csv` is 131,072."""
 
 
-def separated(text: str, separator: str = "") -> Iterator[Mapping[str, str]]:
+def csv_rows(text: str, separator: str = "") -> Iterator[Mapping[str, str]]:
     """The rows, with every value as text.
 
     Args: separator: between fields; if empty, the one of `SEPARATORS` that occurs most often in the first line.
