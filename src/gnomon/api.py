@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -92,7 +93,11 @@ def train(
     require_outside()
     values, passed = separated(settings, observers)
     config, built = configure(what, values, reward, reward_range)
-    folder = next_folder(type(built).__name__ if built else config.env.type) if run is None else Path(run).expanduser()
+    folder = (
+        next_folder(type(built).__name__ if built else config.env.type)
+        if run is None
+        else Path(os.path.expanduser(run))
+    )
     require_free(folder)
     require_predicted(folder, config, built)
     from gnomon.launch.display import Display, Silent, loading
@@ -137,7 +142,7 @@ def resume(
     """
     require_outside()
     supplied = Source(settings, dict.fromkeys(leaves(settings), "the call of gnomon.resume"))
-    run = Path(run).expanduser()
+    run = Path(os.path.expanduser(run))
     with RunReader(run) as reader:  # E404, if it is no run.
         config = extension(reader, supplied).config
     built = None if what is None else object_of(what, reward, reward_range)

@@ -17,7 +17,7 @@ from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.options import Commands
 from gnomon.commands.streams import Finished, lost_output, open_streams
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
-from gnomon.errors import ConfigError, GnomonError, ResourceError
+from gnomon.errors import ConfigError, GnomonError, ResourceError, RunError
 from gnomon.launch.lines import say
 from gnomon.terminal import put
 
@@ -166,6 +166,11 @@ def resume(
     from gnomon.store import RunReader
 
     supplied = overrides(list(settings or []), 2)
+    if elsewhere := [word for word in settings or [] if word.startswith("run=")]:
+        raise RunError(
+            "E413", "a resumed run stays in its folder", where=f"the command line: {elsewhere[-1]}",
+            why="run= names the folder of a new run", fix=f"leave out {elsewhere[-1]}",
+        )  # fmt: skip
     with RunReader(folder) as reader:
         config = extension(reader, supplied).config
     cluster = {"type": launch or None, "address": address, "samplers": samplers}
@@ -912,7 +917,7 @@ def run_folder(what: str, words: list[str], config: RunConfig, prefix: str = "")
     from gnomon.launch.subject import name_of
 
     if supplied := [word for word in (what, *words) if word.startswith("run=")]:
-        return Path(supplied[-1].removeprefix("run=").strip("\"'")).expanduser()
+        return Path(os.path.expanduser(supplied[-1].removeprefix("run=").strip("\"'")))
     return next_folder(name_of(what) or config.env.type, prefix)
 
 

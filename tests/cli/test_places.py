@@ -72,6 +72,7 @@ def test_a_value_of_another_kind_says_what_is_allowed(word, said):
 
 def test_the_folder_of_a_run_may_be_below_home():
     assert run_folder("countdown", ["run=~/x"], RunConfig()) == Path.home() / "x"
+    assert run_folder("countdown", ["run=~nobody-here/x"], RunConfig()) == Path("~nobody-here/x")
 
 
 def test_a_setting_with_two_values_is_noted(capsys):

@@ -147,10 +147,32 @@ def test_a_learning_rate_that_decays_is_said(tmp_path):
     run = train(tmp_path / "r", 2, optim={"min_lr_ratio": 0.1, "warmup": 0})
     done = command("resume", str(run), "steps=4")
     assert done.returncode == 0, done.stderr
-    assert "The learning rate decays until the last step: in step 2 it is " in done.stdout
     with RunReader(run) as reader:
         rates = [step["metrics"]["lr"] for step in reader.metrics()]
     assert rates[2] > rates[1]
+    whole = train(tmp_path / "whole", 4, optim={"min_lr_ratio": 0.1, "warmup": 0})
+    with RunReader(whole) as reader:
+        would = [step["metrics"]["lr"] for step in reader.metrics()][1]
+    said = f"in step 1 it was {rates[1]:.3g} instead of {would:.3g}. "
+    assert said in done.stdout and f"{rates[1]:.3g}" != f"{would:.3g}"
+
+
+def test_a_run_that_is_extended_while_it_warms_up_is_that_of_the_start(tmp_path):
+    optim = {"min_lr_ratio": 0.1, "warmup": 2}
+    run, whole = train(tmp_path / "r", 2, optim=optim), train(tmp_path / "whole", 4, optim=optim)
+    done = command("resume", str(run), "steps=4")
+    assert done.returncode == 0 and "learning rate" not in done.stdout, done.stdout + done.stderr
+    with RunReader(run) as one, RunReader(whole) as other:
+        assert [step["metrics"]["lr"] for step in one.metrics()] == [step["metrics"]["lr"] for step in other.metrics()]
+
+
+def test_a_resumed_run_stays_in_its_folder_and_the_fix_of_another_setting_has_its_value(run):
+    moved, changed = command("resume", str(run), "run=other", "steps=9"), command("resume", str(run), "lr=0.5")
+    assert moved.returncode == changed.returncode != 0
+    assert (
+        "error[E413] a resumed run stays in its folder" in moved.stderr and "fix: leave out run=other" in moved.stderr
+    )
+    assert f"fix: gnomon train {run}/recipe.toml optim.lr=0.5 run=OTHER" in changed.stderr
 
 
 def test_the_code_of_an_extended_run_stays_trusted(tmp_path):

@@ -14,7 +14,7 @@ import tomli_w
 from gnomon.config import RunConfig, Source, leaves, recorded, resolve
 from gnomon.config.resolve import Check
 from gnomon.config.sections import AtResume, at_resume
-from gnomon.config.sources import put, whole_key
+from gnomon.config.sources import put, whole_key, word_of
 from gnomon.errors import RunError
 from gnomon.store import RunReader
 from gnomon.store.checkpoints import examine, stored
@@ -56,11 +56,11 @@ def extension(reader: RunReader, supplied: Source, checks: Sequence[Check] = ())
     config, origins = resolve([*sources, supplied], checks)
     was, now = leaves(before.model_dump()), leaves(config.model_dump())
     changed = {key: value for key, value in now.items() if was.get(key) != value}
-    for key in changed:
+    for key, value in changed.items():
         if at_resume(key) is None and key in own:
             raise RunError(
                 "E413", f"{key} cannot change when a run is resumed", where=origins.get(key, str(path)), why=MAY,
-                fix=f"gnomon train {run}/{RECIPE} {key}=… run=OTHER   (starts a new run)",
+                fix=f"gnomon train {run}/{RECIPE} {word_of(key, value)} run=OTHER   (starts a new run)",
             )  # fmt: skip
     lasting = {key: value for key, value in changed.items() if at_resume(key) is AtResume.CHANGE}
     if lasting:

@@ -416,14 +416,15 @@ def resume(
 
 
 def rate_text(other: Extension, done: int) -> str:
-    """How more steps change a learning rate that decays until the last step; empty if they do not."""
-    steps, optim = other.config.budget.steps, other.config.optim
-    if steps == other.before.budget.steps or optim.min_lr_ratio == 1.0:
+    """The last finished step whose learning rate would be another with this number of steps; empty if there is none."""
+    steps, updates = other.config.budget.steps, other.config.optim.updates
+    before, now = make_schedule(other.before), make_schedule(other.config)
+    differs = (update for update in range(done * updates, 0, -1) if before(update) != now(update))
+    if not (update := next(differs, 0)):
         return ""
-    then, now = (make_schedule(config)(done * optim.updates + 1) for config in (other.before, other.config))
     return (
-        f" The learning rate decays until the last step: in step {done} it is {now:.3g} instead of {then:.3g}. "
-        f"So the run differs from one that began with {steps} steps."
+        f" The learning rate decays until the last step: in step {(update - 1) // updates} it was "
+        f"{before(update):.3g} instead of {now(update):.3g}. So the run differs from one that began with {steps} steps."
     )
 
 
