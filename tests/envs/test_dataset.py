@@ -336,6 +336,14 @@ def test_rows_without_a_column_are_told_at_once_with_their_numbers(side: str, co
         assert caught.value.what == f"the column {column!r} is empty in rows 3, 7, 9 of {len(broken)}"
 
 
+@pytest.mark.parametrize(("column", "fix"), [("answer", "correct or remove these rows"), ("gold", "env.answer=answer")])
+def test_the_fix_of_an_empty_column_is_another_column_or_its_rows(column: str, fix: str, tmp_path: Path) -> None:
+    rows = [{"prompt": "2+2?", "answer": "4"}, {"prompt": "2+3?", "answer": None}]
+    with pytest.raises(ConfigError, match="E153") as caught:
+        Dataset(path=written(tmp_path / "a.jsonl", rows), prompt="prompt", answer=column).tasks("train")
+    assert caught.value.fix == fix
+
+
 def test_rows_without_the_mark_are_told_at_once_with_their_numbers(tmp_path: Path) -> None:
     rows = sums(40)
     rows[5]["a"] = "it is 6"

@@ -90,6 +90,8 @@ FAULTS: dict[str, tuple[str, bytes, str, str]] = {
     "cut short": ("a.jsonl.gz", gzip.compress(LINES.encode())[:-9], "", "EOFError"),
     "another encoding": ("a.csv", "prompt,answer\na,b\nünï,c\n".encode("cp1252"), ", line 3", "can't decode byte 0xfc"),
     "an array cut short": ("a.json", b'[\n{"prompt": "a"},\n', "", "line 3 column 1"),
+    "compressed, and not called so": ("a.jsonl", gzip.compress(LINES.encode()), "", "does not end in .gz"),
+    "nested too deep": ("a.jsonl", b'{"prompt": "a"}\n{"prompt": ' + b"[" * 9999, ", line 2", "nested too deep"),
     "an array of texts": ("a.json", b'["a"]', ", row 0", "a row must be a JSON object, not str"),
     "a number": ("a.json", b"3", ", row 0", "not int"),
     "a row that is longer": (

@@ -51,10 +51,11 @@ def refuse_empty(env: Dataset, source: str, rows: Placed) -> None:
             continue
         if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
             columns = dict.fromkeys(column for _, row in rows for column in row)
+            like = column_like(option, columns)
             raise ConfigError(
                 "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=source,
                 why=f"the columns of the data set are {', '.join(columns)}",
-                fix=f"env.{option}={column_like(option, columns)}",
+                fix="correct or remove these rows" if like == name else f"env.{option}={like}",
             )  # fmt: skip
 
 

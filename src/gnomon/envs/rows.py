@@ -22,6 +22,8 @@ Row = Mapping[str, Any]
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 """The module that reads a compressed text file, by its last suffix."""
+BEGINS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ"}
+"""First bytes of compressed files."""
 CONTAINERS = ("data", "rows", "examples", "instances", "items", "questions")
 """Keys under which a JSON object may hold all rows."""
 
@@ -89,6 +91,9 @@ def text_of(path: str) -> str:
     try:
         return data.decode(json.detect_encoding(data))
     except UnicodeDecodeError as error:
+        if suffix := next((suffix for suffix, begins in BEGINS.items() if data.startswith(begins)), ""):
+            fix = f"mv {shlex.quote(path)} {shlex.quote(path + suffix)}; then env.path={path}{suffix}"
+            raise unreadable(path, f"it is compressed, and its name does not end in {suffix}", fix) from error
         line = data.count(b"\n", 0, error.start) + 1
         fix = f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(path)} > OTHER; then env.path=OTHER"
         raise unreadable(f"{path}, line {line}", str(error), fix) from error
@@ -109,6 +114,8 @@ def json_rows(path: str, text: str) -> Iterator[Row]:
     """Rows from JSON: one object a line, an array of objects, or an object that holds the array."""
     try:
         whole = json.loads(text)
+    except RecursionError as error:
+        raise unreadable(path, *NESTED) from error
     except ValueError as error:
         if text.lstrip().startswith("["):
             raise unreadable(path, str(error), "write a JSON array of objects, or one object a line") from error
@@ -130,6 +137,7 @@ def enclosed(path: str, whole: Any) -> Iterator[Row]:
         yield row
 
 
+NESTED = ("its values are nested too deep", "remove the row")
 EXAMPLE = '{"prompt": "2+2?", "answer": "4"}'
 
 
@@ -139,6 +147,8 @@ def lines(path: str, text: str) -> Iterator[Row]:
             row = json.loads(line) if line.strip() else {}
             if not isinstance(row, dict):
                 raise ValueError(f"a line must be a JSON object, not {type(row).__name__}")
+        except RecursionError as error:
+            raise unreadable(f"{path}, line {number}", *NESTED) from error
         except ValueError as error:
             why = f"{type(error).__name__}: {error}"
             raise unreadable(f"{path}, line {number}", why, f"one line is {EXAMPLE}") from error
