@@ -279,16 +279,18 @@ def learned(learner: LocalLearner, row: Objective, batch: Batch, along: list[dic
     return torch.tensor(found, dtype=torch.float64)
 
 
+def pairs(row: Objective) -> bool:
+    """Whether a row looks at the log-probabilities of two rollouts."""
+    return row.reach is Reach.GROUP or (row.reach is Reach.STEP and isinstance(row.target, ClosedForm))
+
+
 def audited() -> dict[str, Objective]:
     """The rows whose target looks at rewards and lengths alone, and whose credit comes at the end."""
     rows = {name: objective(name) for name in sorted(TABLE)}
     return {
         name: row
         for name, row in rows.items()
-        if row.credit is terminal
-        and not isinstance(row.target, TokenShape)
-        and not row.asks
-        and row.reach is not Reach.GROUP  # Pairs look at the log-probabilities of both rollouts.
+        if row.credit is terminal and not isinstance(row.target, TokenShape) and not row.asks and not pairs(row)
     }
 
 

@@ -7,6 +7,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from enum import Enum
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -46,8 +47,16 @@ class Plain(pickle.Unpickler):
         return getattr(importlib.import_module(module), name)
 
 
+class Travelling(pickle.Pickler):
+    def reducer_override(self, value: object) -> Any:
+        """A member of an enumeration by its value. Some versions of Python write it with `getattr`."""
+        return (type(value), (value.value,)) if isinstance(value, Enum) else NotImplemented
+
+
 def send(to: BinaryIO, message: object) -> None:
-    raw = pickle.dumps(message)
+    buffer = BytesIO()
+    Travelling(buffer).dump(message)
+    raw = buffer.getvalue()
     to.write(struct.pack("<Q", len(raw)) + raw)
     to.flush()
 

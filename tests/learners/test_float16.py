@@ -182,7 +182,7 @@ def test_what_no_scale_mends_is_an_error_at_once() -> None:
 def test_a_scale_of_one_that_overflows_is_an_error() -> None:
     mind = learner()
     mind.scale.value = 2.0
-    data = weighted(1e7)
+    data = weighted(9e5)
     mind.forward_backward(data, REINFORCE)
     assert mind.optim_step(1e-3)["skipped"].value == 1.0 and mind.scale.value == 1.0
     mind.forward_backward(data, REINFORCE)

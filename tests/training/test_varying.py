@@ -156,8 +156,8 @@ def test_the_tier_decides_whether_other_weights_may_follow(tmp_path, tier, monke
     """A learner whose updates differ by rounding, as on another machine, between the kill and the resume."""
     build = local.build
 
-    def built(*given):
-        parts = build(*given)
+    def built(*given, **named):
+        parts = build(*given, **named)
         parts.actor.engine.tier = tier
         return parts
 
