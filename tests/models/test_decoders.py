@@ -50,7 +50,7 @@ MOST = 5_000_000
 TEXTS = [torch.randint(2, 100, (n,), generator=torch.Generator().manual_seed(n)) for n in (24, 19, 30)]
 """Longer than the attention windows."""
 PAGE = (Path(__file__).parents[2] / "docs/real-models.md").read_text("utf-8")
-WORKS = set(re.findall(r"`([\w.-]+)`", PAGE.partition("transformers' names: ")[2].partition(".\n")[0]))
+WORKS = set(re.findall(r"`([\w.-]+)`", PAGE.partition("a training step succeeds: ")[2].partition(".\n")[0]))
 """The families that the page names."""
 
 
