@@ -40,7 +40,8 @@ def installed(program: str) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, help="Run at most this many cases of each test.")
-    parser.addoption("--left-out", metavar="FILE", help="Write the ids of skipped tests to a file, for `pytest @FILE`.")
+    parser.addoption("--left-out", metavar="FILE", help="Write the ids of skipped tests to a file.")
+    parser.addoption("--only", metavar="FILE", help="Run only the tests of such a file.")
     parser.addoption("--long", type=int, default=0, help="With --cases, the same for long tests; by default 0.")
 
 
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     All cases of a test that is marked as `every` are run.
     The cases are chosen by the hash of their names: the same in every run, and others for every test.
     """
+    if path := config.getoption("--only"):
+        listed = set(Path(path).read_text("utf-8").splitlines())
+        chosen = [item for item in items if listed & {item.nodeid, item.nodeid.partition("::")[0]}]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
     if (most := config.getoption("--cases")) is None:
         return
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
