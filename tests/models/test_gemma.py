@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig
 from gnomon.engines.embedded import Embedded
 from gnomon.errors import ModelError, ResourceError
 from gnomon.models import gemma
+from gnomon.models.gguf_folder import hub_name
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.types import Request, Sampling
@@ -74,7 +75,7 @@ def test_every_layer_tensor_has_a_name() -> None:
         expected = {name for name, _ in AutoModelForCausalLM.from_config(config).named_parameters()}
     names = ["token_embd.weight", "output_norm.weight"]
     names += [f"blk.{layer}.{kind}.weight" for layer in range(2) for kind in gemma.NAMES]
-    assert {gemma.hub_name(name) for name in names} == expected
+    assert {hub_name(name, gemma.NAMES) for name in names} == expected
 
 
 def test_without_the_packages_the_fix_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

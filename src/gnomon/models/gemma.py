@@ -20,7 +20,16 @@ from tokenizers import Tokenizer as Encoder
 from torch import Tensor
 
 from gnomon.errors import ResourceError
-from gnomon.models.gguf_folder import FILES, Progress, complete, facts_of, float_tensors, write_folder, write_json
+from gnomon.models.gguf_folder import (
+    FILES,
+    Progress,
+    complete,
+    facts_of,
+    float_tensors,
+    hub_name,
+    write_folder,
+    write_json,
+)
 
 __all__ = ["FILES", "complete", "convert", "terms"]
 
@@ -153,16 +162,7 @@ def _weights(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor]]:
     for name, values in float_tensors(reader, progress):
         # Gemma multiplies by 1 + w; GGUF stores the sum.
         plain = values - 1 if name.endswith("norm.weight") else values
-        yield hub_name(name), plain.to(torch.bfloat16).contiguous()
-
-
-def hub_name(name: str) -> str:
-    """Transformers' name of a tensor: `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`."""
-    ends = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
-    if name in ends:
-        return ends[name]
-    _, layer, kind, _ = name.split(".")
-    return f"model.layers.{layer}.{NAMES[kind]}.weight"
+        yield hub_name(name, NAMES), plain.to(torch.bfloat16).contiguous()
 
 
 def tokenizer(tokens: list[str], scores: list[float], kinds: list[int]) -> Encoder:

@@ -15,7 +15,7 @@ from gnomon.errors import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FILES", "Progress", "complete", "facts_of", "float_tensors", "write_folder", "write_json"]
+__all__ = ["FILES", "Progress", "complete", "facts_of", "float_tensors", "hub_name", "write_folder", "write_json"]
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 Progress = Callable[[str, float], None]
@@ -89,6 +89,18 @@ def float_tensors(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor
     for place, tensor in enumerate(reader.tensors):
         progress("weights", 0.7 + 0.3 * place / len(reader.tensors))
         yield tensor.name, torch.from_numpy(np.require(dequantize(tensor.data, tensor.tensor_type), requirements="W"))
+
+
+def hub_name(name: str, layer_names: Mapping[str, str]) -> str:
+    """Transformers' name of a tensor: `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`.
+
+    Args: layer_names: of the tensors of a layer, GGUF's names to transformers'.
+    """
+    ends = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
+    if name in ends:
+        return ends[name]
+    _, layer, kind, _ = name.split(".")
+    return f"model.layers.{layer}.{layer_names[kind]}.weight"
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from gnomon.errors import ResourceError
-from gnomon.models.gguf_folder import Progress, complete, facts_of, float_tensors, write_folder, write_json
+from gnomon.models.gguf_folder import Progress, complete, facts_of, float_tensors, hub_name, write_folder, write_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
@@ -197,13 +197,4 @@ def _weights(tensors: Iterator[tuple[str, Tensor]], heads: Mapping[str, int]) ->
             rows, columns = values.shape
             values = values.view(heads[kind], rows // heads[kind] // 2, 2, columns).transpose(1, 2)
             values = values.reshape(rows, columns)
-        yield hub_name(name), values.contiguous()
-
-
-def hub_name(name: str) -> str:
-    """Transformers' name of a tensor: `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`."""
-    ends = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
-    if name in ends:
-        return ends[name]
-    _, layer, kind, _ = name.split(".")
-    return f"model.layers.{layer}.{NAMES[kind]}.weight"
+        yield hub_name(name, NAMES), values.contiguous()
