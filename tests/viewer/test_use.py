@@ -126,7 +126,7 @@ def test_a_group_says_how_many_samples_are_out_of_sight(runs, browser):
         browser.wait(f"!{cue}.includes(' 0 to the left')")
         assert browser.value("document.querySelector('.more .back').disabled") is False
         assert "all 8 rewards" not in asked(viewer, "/run/first/-/group/3:2")[2]
-        assert "all 8 rewards of the group are 0, so nothing" in asked(viewer, "/run/first/-/group/3:1")[2]
+        assert "all 8 rewards of the group are 0, so none differs" in asked(viewer, "/run/first/-/group/3:1")[2]
 
 
 def test_held_out_tasks_lead_the_list_of_tasks(runs):
