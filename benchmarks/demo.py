@@ -1,6 +1,7 @@
-"""Train on the shipped environments with the default settings, seed by seed, and say what was gained.
+"""Train on shipped environments, or by recipes, seed by seed, and say what was gained.
 
     python benchmarks/demo.py --envs countdown --seeds 0 1 2 --plot docs/demo.svg
+    python benchmarks/demo.py --envs runs/llm/recipe.toml --seeds 0 1 2 --plot docs/llm.svg
 
 Prints one line per run: the locked baseline and the last held-out pass@1 with their 95 % intervals, the gain, and the
 wall-clock seconds of the whole command, start-up and evaluations included. Runs stay under --folder.
@@ -77,7 +78,7 @@ def main() -> None:
     results = []
     for env in options.envs:
         for seed in options.seeds:
-            results.append(run(env, seed, options.folder / f"{env}-{seed}", words))
+            results.append(run(env, seed, options.folder / f"{Path(env).stem}-{seed}", words))
             print(line(results[-1]), flush=True)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
