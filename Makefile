@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo llm test quick test-ci test-all check extras docs format kill bench gpu programs clean
+.PHONY: demo llm test quick test-ci test-all check extras docs format kill bench gpu house programs clean
 
 demo: $(STAMP)
 	@rm -rf runs/demo
@@ -71,6 +71,10 @@ bench: $(STAMP)
 # Everything that needs a GPU; without one it prints what it would do.
 gpu: $(STAMP)
 	$(BIN)/python benchmarks/gpu.py
+
+# The size and shape of the source.
+house: $(STAMP)
+	$(BIN)/python benchmarks/house.py
 
 # Untrusted code is run in sandboxes that bubblewrap builds, the terminal's tests drive bc and vim, the viewer's chromium.
 PROGRAMS := bwrap bc vim chromium

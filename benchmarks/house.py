@@ -1,0 +1,231 @@
+"""The size and shape of the source: what a stranger must read, and where it is tangled.
+
+    python benchmarks/house.py            as a table
+    python benchmarks/house.py --json     as data, to compare two versions
+
+A circle is a set of modules that import each other when they are imported. The files of a prompt are those whose code
+runs in one step of `countdown`, from the prompt to its gradient, in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import asyncio
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "gnomon"
+SETTINGS = (
+    "rollout.in_flight", "rollout.lag", "policy.lora.rank", "policy.dtype", "optim.lr", "engine.type", "learner",
+    "launch.type", "rollout.refill", "eval.samples",
+)  # fmt: skip
+"""Ten settings whose readers are counted."""
+PARTICIPLES = frozenset(
+    [
+        "found",
+        "trained",
+        "asked",
+        "passed",
+        "made",
+        "held",
+        "given",
+        "told",
+        "said",
+        "heard",
+        "known",
+        "seen",
+        "shown",
+        "wanted",
+        "read",
+        "written",
+        "built",
+        "taken",
+        "left",
+        "kept",
+        "named",
+        "drawn",
+        "spent",
+        "judged",
+        "chosen",
+        "sampled",
+        "measured",
+    ]
+)
+"""Names that say what happened to a value and not what it is."""
+PLACES = re.compile(
+    r"isinstance\([^()]*(?:Engine|Learner|Sampler)\b|\b(?:learner|engine\.type|launch\.type) (?:==|!=|in|not in) "
+)
+"""A test on a concrete engine or learner, or on the text of the setting that chooses one."""
+
+
+def trees() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name."""
+    return {
+        ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            file.read_text(encoding="utf-8")
+        )
+        for file in sorted(SOURCE.rglob("*.py"))
+    }
+
+
+def imports(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Iterator[str]:
+    """The modules that a module imports as it is imported itself."""
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from (name for name in (inner if inner in modules else node.module,) if name in modules)
+        elif isinstance(node, ast.Try):
+            waiting += node.body
+        elif isinstance(node, ast.If):
+            waiting += node.orelse if "TYPE_CHECKING" in ast.dump(node.test) else node.body + node.orelse
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that reach each other, by Tarjan's algorithm."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    result: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for after in graph[node]:
+            if after not in order:
+                visit(after)
+                low[node] = min(low[node], low[after])
+            elif after in stack:
+                low[node] = min(low[node], order[after])
+        if low[node] == order[node]:
+            cut = stack.index(node)
+            if len(stack) - cut > 1:
+                result.append(sorted(stack[cut:]))
+            del stack[cut:]
+
+    sys.setrecursionlimit(10_000)
+    for node in graph:
+        if node not in order:
+            visit(node)
+    return result
+
+
+def duplicates(modules: Mapping[str, ast.Module]) -> list[list[str]]:
+    """Functions of at least four statements whose bodies differ in nothing but names and texts."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for module, tree in modules.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and sum(isinstance(n, ast.stmt) for n in ast.walk(node)) > 5:
+                shape = re.sub(r"(id|arg|attr|name|value|asname)='[^']*'", r"\1", ast.dump(ast.Module(node.body, [])))
+                alike[shape].append(f"{module}.{node.name}")
+    return [names for names in alike.values() if len(names) > 1]
+
+
+def prompt_files() -> list[str]:
+    """The files of which code runs in one step, from the prompts to the gradient."""
+    from gnomon.config import Source, resolve
+    from gnomon.keys import Key
+    from gnomon.launch.local import build
+    from gnomon.rollout import pack
+    from gnomon.rollout.failures import judged
+
+    config, _ = resolve([Source({"env": "countdown", "rollout": {"prompts": 2, "group": 4, "max_tokens": 8}}, {})])
+    parts = build(config)
+    asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        files.add(frame.f_code.co_filename)
+
+    tasks = parts.env.tasks("train")
+    sys.setprofile(note)
+    groups = asyncio.run(parts.actor.collect([(i, tasks[i]) for i in range(2)], Key(0).at("rollouts", step=0)))
+    batch = parts.credit(pack(judged(groups), sampling=parts.actor.sampling, exact=parts.actor.exact), parts.learner)
+    for part in batch.updates(1, 1, Key(0).at("updates", step=0)):
+        parts.learner.forward_backward(part, parts.objective)
+    sys.setprofile(None)
+    return sorted(str(Path(file).relative_to(SOURCE)) for file in files if file.startswith(str(SOURCE)))
+
+
+def measure() -> dict[str, Any]:
+    import gnomon
+    from gnomon.config import Source, leaves, resolve
+
+    modules = trees()
+    texts = {file: file.read_text(encoding="utf-8") for file in sorted(SOURCE.rglob("*.py"))}
+    packages: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for file, text in texts.items():
+        package = packages[file.relative_to(SOURCE).parts[0]] if file.parent != SOURCE else packages["(top)"]
+        package[0] += text.count("\n")
+        package[1] += 1
+    graph = {name: set(imports(tree, modules)) - {name} for name, tree in modules.items()}
+    names = Counter(
+        node.id if isinstance(node, ast.Name) else node.arg
+        for tree in modules.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.arg)
+    )
+    places = [(file, line) for file, text in texts.items() for line in text.splitlines() if PLACES.search(line)]
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    run = prompt_files()
+    return {
+        "lines": sum(lines for lines, _ in packages.values()),
+        "files": len(texts),
+        "functions": sum(
+            isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) for t in modules.values() for n in ast.walk(t)
+        ),
+        "settings": len(list(leaves(resolve([Source({"env": "countdown"}, {})])[0].model_dump()))),
+        "public names": len(gnomon.__all__),
+        "files of a prompt": len(run),
+        "packages of a prompt": len({file.partition("/")[0] for file in run}),
+        "circles": circles(graph),
+        "duplicates": len(duplicates(modules)),
+        "tests on engines and learners": [len(places), len({file for file, _ in places})],
+        "participles as names": sum(names[name] for name in PARTICIPLES),
+        "place as a name": names["place"],
+        "files of a setting": {
+            name: sum(
+                bool(re.search(rf"\bconfig\.{name}\b" if "." not in name else rf"\b{re.escape(name)}\b", t))
+                for t in texts.values()
+            )
+            for name in SETTINGS
+        },
+        "pages of docs": len(pages),
+        "words of docs": sum(len(page.read_text(encoding="utf-8").split()) for page in pages),
+        "packages": {name: packages[name] for name in sorted(packages, key=lambda name: -packages[name][0])},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    facts = measure()
+    if given.json:
+        print(json.dumps(facts, indent=1))
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            print(f"\n{name}")
+            for key, count in value.items():
+                print(f"  {key:<24}", *(f"{each:>8,}" for each in (count if isinstance(count, list) else [count])))
+        elif name == "circles":
+            print(f"{name:<32}{len(value):>8,}", *("\n  " + ", ".join(circle) for circle in value))
+        else:
+            print(f"{name:<32}", *(f"{each:>7,}" for each in (value if isinstance(value, list) else [value])))
+
+
+if __name__ == "__main__":
+    main()
