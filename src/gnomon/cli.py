@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import examining, importing, planning, predicting, probing, reading, studying
+from gnomon.commands import examining, gaining, importing, planning, predicting, probing, reading, studying
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.options import Commands
 from gnomon.commands.streams import Finished, lost_output, open_streams
@@ -132,6 +132,7 @@ def study(
 
 app.command()(studying.compare)
 app.command()(studying.transfer)
+app.command()(gaining.gain)
 app.command()(studying.ablate)
 app.command()(studying.scaling)
 

@@ -16,7 +16,7 @@ from gnomon.store import RunReader
 from gnomon.store.checkpoints import examine, stored
 from gnomon.store.layout import RECIPE
 
-__all__ = ["checkpoint", "saved_policy", "split_step", "trained_policy"]
+__all__ = ["checkpoint", "require_base", "require_here", "saved_policy", "split_step", "trained_policy"]
 
 
 def split_step(name: str) -> tuple[Path, int | None]:
@@ -44,6 +44,17 @@ def trained_policy(reader: RunReader, config: RunConfig, place: Path, precision:
 
     Raises: RunError E185 for weights that are not on this machine, E186.
     """
+    require_here(config, place)
+    if not config.policy.lora.rank:
+        return Policy.load(place, precision)
+    require_base(reader, config)
+    policy = make_policy(config, precision)
+    policy.restore(place)
+    return policy
+
+
+def require_here(config: RunConfig, place: Path) -> None:
+    """Raises: RunError E185 for weights that are not on this machine."""
     if config.learner.startswith(TINKER):
         raise RunError(
             "E185",
@@ -52,20 +63,19 @@ def trained_policy(reader: RunReader, config: RunConfig, place: Path, precision:
             why="tinker.json of the checkpoint has their name and nothing more",
             fix="download them with the SDK of Tinker",
         )
-    if not config.policy.lora.rank:
-        return Policy.load(place, precision)
+
+
+def require_base(reader: RunReader, config: RunConfig) -> None:
+    """Raises: RunError E186 when the model that a run began with has changed."""
     base = model_folder(config.policy.path)
     if hashes(base) != reader.genesis["policy"]:
         raise RunError(
             "E186",
             "the base model has changed since the run began",
             where=str(base),
-            why="the run trained an adapter, which fits only the weights that it was trained with",
+            why="what the run trained and recorded belongs to the weights that it began with",
             fix="put the files back that the model folder had then",
         )
-    policy = make_policy(config, precision)
-    policy.restore(place)
-    return policy
 
 
 def checkpoint(folder: Path, step: int | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from gnomon.launch.runs import pass_at_1
 from gnomon.metrics import current, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.predictions.text import shown
+from gnomon.probes.gain_card import card_of, row_name, sentences, title
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import RunStatus, of_set, set_of
 from gnomon.store.notes import note_of
@@ -88,9 +90,20 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "rule": reader.genesis.get("imported", {}).get("correct", ""),
         "settings": settings_of(reader),
         "note": note_of(reader.folder),
+        "gain": gain_facts(reader),
         "prediction": shown(reader)[0],
         "examined": reader.status is not RunStatus.RUNNING and reader.count("rollout") <= EXAMINED,
     }
+
+
+def gain_facts(reader: RunReader) -> dict[str, Any] | None:
+    """The card of `gnomon gain`, or the command that measures it. None for a run that has none or is not finished."""
+    card = card_of(reader.folder)
+    if card is not None and reader.fingerprint in card.runs.values():
+        rows = [(row_name(row), row) for row in card.gain.rows]
+        return {"title": title(card), "k": card.gain.k, "rows": rows, "sentences": list(sentences(card))}
+    measurable = reader.complete and reader.held_out is not None and not reader.imported
+    return {"command": f"gnomon gain {shlex.quote(str(reader.folder))}"} if measurable else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
