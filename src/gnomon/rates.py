@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
-from gnomon.models import smollm2
-from gnomon.models.folder import SHIPPED, SMOLLM2
+from gnomon.models.facts import Facts, facts
+from gnomon.models.folder import SHIPPED
 
-__all__ = ["Rates", "parameters", "rates"]
+__all__ = ["Rates", "rates"]
 
-SMALL = 10_000_000
-"""Parameters below which a model is trained like the one that ships."""
 ADAPTER = 10
 """How many times higher the rate of an adapter is than that of all weights."""
+FULL, WIDTH, POWER = 3e-5, 576, 0.78
+"""The rate of all weights at this hidden size, measured (docs/real-models.md), and the power of the hidden size."""
+UNKNOWN = 4096
 
 
 class Rates(NamedTuple):
@@ -27,44 +25,22 @@ class Rates(NamedTuple):
 
 
 def rates(path: str, *, adapter: bool = False) -> Rates:
-    """The default learning rates for a model folder, or `tiny`.
+    """The default learning rates for a model as `policy.path` names it.
 
-    The policy that ships learns at 1e-3 (docs/results.md). A model of more than ten million parameters, all of them
-    trained, gets what is usual for pretrained ones: 1e-6 for the policy, 1e-5 for the critic.
+    The policy that ships, and a model of its size, learn at 1e-3 (docs/results.md). A pretrained model of hidden size h
+    learns at `FULL` · (`WIDTH` / h)^`POWER`. A model of unknown size counts as one of hidden size `UNKNOWN`.
 
     Args: adapter: whether an adapter is trained in the place of all weights; its rates are `ADAPTER` times as high.
-    Source: 1e-6: DeepSeekMath (Shao et al., arXiv 2402.03300, §4.2), DAPO (Yu et al., arXiv 2503.14476, §4.1), and the
-        default of TRL's `GRPOConfig` and of verl; 1e-5 for the critic: verl's default; ten times for an adapter:
-        Schulman et al. 2025, "LoRA Without Regret", thinkingmachines.ai/blog/lora.
+    Source: the power of the hidden size and ten times for an adapter: Schulman et al. 2025, "LoRA Without Regret",
+        thinkingmachines.ai/blog/lora, and the rule of Tinker's cookbook for Llama; the critic: ten times the policy, as
+        in verl's defaults.
     """
-    full = full_rates(path)
-    if not adapter:
-        return full
-    return Rates(
-        ADAPTER * full.policy, ADAPTER * full.critic, f"{ADAPTER} times {full.why}, since an adapter is trained"
-    )
-
-
-def full_rates(path: str) -> Rates:
-    """The rates where all weights are trained."""
-    if path in SHIPPED:
-        return Rates(1e-3, 1e-3, "the default for the policy that ships")
-    count = parameters(smollm2.place() if path == SMOLLM2 else Path(path))
-    if count and count <= SMALL:
-        return Rates(1e-3, 1e-3, f"the default for a model of {count / 1e6:.1f} M parameters")
-    size = f"a model of {count / 1e6:,.0f} M parameters" if count else "a pretrained model"
-    return Rates(1e-6, 1e-5, f"the default for {size}")
-
-
-def parameters(folder: Path) -> int:
-    """The number of weights in the safetensors files of a folder, by their headers; 0 where none can be read."""
-    total = 0
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with path.open("rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                header = json.loads(file.read(length)) if 0 < length < min(path.stat().st_size, 10**8) else {}
-            total += sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return 0
-    return total
+    times = ADAPTER if adapter else 1
+    model = Facts() if path in SHIPPED else facts(path)
+    if path in SHIPPED or not model.pretrained:
+        kind = "the policy that ships" if path in SHIPPED else f"a model of {model.parameters / 1e6:.1f} M parameters"
+        prefix = f"{ADAPTER} times the default for {kind}, since an adapter is trained"
+        return Rates(times * 1e-3, times * 1e-3, prefix if adapter else f"the default for {kind}")
+    rate = float(f"{times * FULL * (WIDTH / (model.hidden or UNKNOWN)) ** POWER:.1e}")
+    size = f"hidden size {model.hidden}" if model.hidden else "a model of unknown size"
+    return Rates(rate, 10 * rate if not adapter else rate, f"{'LoRA' if adapter else 'all weights'}, {size}")

@@ -155,7 +155,8 @@ class LoraSettings(TypedDict, total=False):
     """Training of a low-rank adapter (LoRA) in the place of all weights. Needs `gnomon[lora]`."""
 
     rank: int
-    """Rank of the adapter. 0 trains every weight of the model and has no adapter."""
+    """Rank of the adapter. 0 trains every weight of the model and has no adapter. For a model of more than ten million
+    parameters, the default is 16 if the package peft is installed."""
     alpha: int
     """What the adapter computes is multiplied by alpha / rank."""
     targets: list[str]
@@ -168,7 +169,8 @@ class PolicySettings(TypedDict, total=False):
 
     path: str
     """`tiny` or `tiny-fresh`, which ship with the package; a model folder in the format of the Hugging Face hub; or a
-    model of the hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit."""
+    model of the hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit. Some
+    defaults follow the model (docs/real-models.md)."""
     dtype: Literal["float32", "bfloat16", "float16"]
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
     are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
@@ -305,8 +307,8 @@ class OptimSettings(TypedDict, total=False):
     """`adamw`, or `sgd`: stochastic gradient descent, which keeps nothing beside the weights, or with `momentum` one
     number per weight. Its steps grow with the gradient, so its `lr` has no default."""
     lr: float
-    """Peak learning rate. Its default for `adamw` is 1e-3 for models of up to ten million parameters, 1e-6 for larger
-    ones; ten times as much for an adapter (`policy.lora`)."""
+    """Peak learning rate. Its default for `adamw` is 1e-3 for models of up to ten million parameters, and for larger
+    ones it falls with the hidden size; ten times as much for an adapter (`policy.lora`)."""
     min_lr_ratio: float
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: int
@@ -333,8 +335,8 @@ class CriticSettings(TypedDict, total=False):
     """The value function of objectives that ask for one."""
 
     lr: float
-    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5;
-    ten times as much for an adapter (`policy.lora`)."""
+    """Peak learning rate of the critic. Its default is that of the policy, and ten times as much where all weights of
+    a model of more than ten million parameters are trained."""
     max_grad_norm: float
     """Largest norm of the critic's gradient."""
 

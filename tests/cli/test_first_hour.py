@@ -26,7 +26,6 @@ from gnomon.models.folder import TINY
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.vocabulary import end_tokens
 from gnomon.objectives.options import OPTIONS
-from gnomon.rates import parameters, rates
 from gnomon.store import require_free
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -218,19 +217,6 @@ def model(folder: Path, **facts: object) -> Path:
         path = folder / name
         path.write_text(json.dumps(json.loads(path.read_text()) | facts))
     return folder
-
-
-def test_a_pretrained_model_starts_slowly_and_says_so(tmp_path):
-    folder = model(tmp_path / "m")
-    assert parameters(TINY) > 500_000 and parameters(tmp_path) == 0
-    assert rates("tiny").policy == rates(str(folder)).policy == 1e-3
-    header = json.dumps({"w": {"dtype": "F32", "shape": [5000, 40_000], "data_offsets": [0, 0]}}).encode()
-    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-    config, origins = resolve([overrides([f"policy={folder}"])])
-    assert (config.optim.lr, config.critic.lr) == (1e-6, 1e-5) and "200 M parameters" in origins["optim.lr"]
-    assert resolve([overrides([f"policy={folder}", "lr=1e-4", "optim.warmup=3"])])[0].optim.lr == 1e-4
-    shown = command("config", "show", f"policy={folder}").stdout
-    assert "1e-06" in shown and "the default for a model of 200 M parameters" in shown, shown
 
 
 @pytest.mark.parametrize(

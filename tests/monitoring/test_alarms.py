@@ -132,12 +132,15 @@ def test_answers_that_can_no_longer_be_read():
 
 def test_groups_that_teach_nothing():
     assert set(ring(steps(lambda step, rng: scored(False)))) == {"variance.collapse"}
-    assert not ring(steps(lambda step, rng: scored(True)))
+    assert set(ring(steps(lambda step, rng: scored(True)))) == {"tasks.solved"}
+    assert not ring(steps(lambda step, rng: scored(step > 0 or rng.random() < 0.9))), "it has learned them"
     assert not ring(steps(lambda step, rng: scored(False), size=1)), "a group of one is no group"
 
 
 def test_groups_that_teach_nothing_show_it_early_where_there_are_many():
-    assert ring(steps(lambda step, rng: scored(False), count=2))["variance.collapse"].step == 1
+    found = ring(steps(lambda step, rng: scored(False), count=2))["variance.collapse"]
+    assert found.step == 0 and "all rewards since the first step are 0.1" in found.sentence
+    assert found.advice.startswith("read these replies: if one of them is right")
     assert not ring(steps(lambda step, rng: scored(rng.random() < 0.05), count=2))
 
 
@@ -150,7 +153,7 @@ def test_replies_that_are_all_alike():
     assert "100%" in found.sentence and found.step == 4 and found.read
     assert "replies.alike" not in ring(steps(alike(0.9))), "in groups of eight, four of ten are all alike"
     right = steps(lambda step, rng: scored(True, text="<answer>7</answer>"))
-    assert not ring(right), "whoever is always right may say the same"
+    assert set(ring(right)) == {"tasks.solved"}, "whoever is always right may say the same"
 
 
 @pytest.mark.parametrize("groups", [2, 16])
@@ -165,6 +168,16 @@ def test_answers_that_were_never_readable():
     assert found["answers.unreadable"].step == 0 and "unparsable.jump" not in found
     half = steps(lambda step, rng: mute() if rng.random() < 0.7 else scored(True), count=9)
     assert "answers.unreadable" not in ring(half)
+
+
+def test_the_advice_names_the_one_change():
+    """A longer limit than that of the run; examples where the prompt shows the slot, and otherwise the slot."""
+    found = ring(steps(lambda step, rng: mute(), stop="truncated", count=1), Monitor(limit=40))
+    assert found["replies.cut_off"].advice.startswith("rollout.max_tokens=160 (now 40)")
+    shown = ring(steps(lambda step, rng: mute(), count=1))["answers.unreadable"]
+    hidden = ring(steps(lambda step, rng: mute(), prompt="How many?", count=1))["answers.unreadable"]
+    assert "env.shots=2" in shown.advice and hidden.advice == ADVICE["answers.unreadable"]
+    assert shown.body()["advice"] == shown.advice in str(shown)
 
 
 def test_a_prompt_that_does_not_show_the_slot():
@@ -258,7 +271,7 @@ def test_every_alarm_has_a_story_here():
         "correct.falls", "parts.jump", "behaviour.new", "unparsable.jump", "variance.collapse",
         "sentinel.disagrees", "sentinel.breaks", "canary.paid", "replies.alike", "replies.cut_off",
         "answers.unreadable", "prompt.without_slot", "prompt.without_room", "verifier.fails",
-        "verifier.over_time",
+        "verifier.over_time", "tasks.solved",
     }  # fmt: skip
 
 

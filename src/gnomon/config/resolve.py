@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from gnomon.config.agreement import contradictions
+from gnomon.config.choices import STAGES, chosen
 from gnomon.config.mistakes import explained, unknown_objective, wrong_option
 from gnomon.config.sections import DEFAULTS, RunConfig
 from gnomon.config.sources import Origins, Source, leaves, put, whole_key
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.objectives.options import declared
-from gnomon.rates import rates
 
 __all__ = ["Check", "resolve"]
 
@@ -45,12 +45,6 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
     if "rollout.recorded" in origins and not origins.keys() & {"rollout.replay", "rollout.failure_prefix"}:
         put(values, "rollout.replay", 1.0 if leaves(values).get("rollout.recorded") else 0.0)
         origins["rollout.replay"] = "rollout.recorded"
-    found = rates(model_of(values), adapter=has_adapter(values))
-    known = {"critic.lr": found.critic} | ({"optim.lr": found.policy} if type_of(values, "optim") == "adamw" else {})
-    for name, rate in known.items():
-        if name not in origins and isinstance(values.setdefault(name.partition(".")[0], {}), dict):
-            put(values, name, rate)
-            origins[name] = found.why
     while True:
         try:
             config = RunConfig.model_validate(values)
@@ -60,8 +54,10 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             problems += [problem for item in items for problem in explained(item, origins)]
             for item in items:
                 drop(values, [str(part) for part in item["loc"]])
-    for check in (contradictions, *checks):
-        problems += check(config, origins)
+    # The choices read the files of a model that a check may fetch.
+    others = [problem for check in checks for problem in check(config, origins)]
+    config = fitted(config, values, origins)
+    problems += [*contradictions(config, origins), *others]
     if problems:
         raise ConfigErrors(problems)
     return config, origins
@@ -73,16 +69,15 @@ def type_of(values: Mapping[str, Any], table: str) -> Any:
     return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
 
 
-def model_of(values: Mapping[str, Any]) -> str:
-    """The model folder as it stands, `tiny` where none is given."""
-    below = values.get("policy")
-    return str(below.get("path", "tiny") if isinstance(below, dict) else below or "tiny")
-
-
-def has_adapter(values: Mapping[str, Any]) -> bool:
-    """Whether an adapter is trained, as the settings stand."""
-    rank = leaves(values).get("policy.lora.rank", 0)
-    return isinstance(rank, int) and rank > 0
+def fitted(config: RunConfig, values: dict[str, Any], origins: dict[str, str]) -> RunConfig:
+    """The configuration with the defaults of its model and machine in the place of those that nobody set."""
+    for stage in STAGES:
+        for choice in chosen(config, stage):
+            if choice.key not in origins:
+                put(values, choice.key, choice.value)
+                origins[choice.key] = choice.why
+        config = RunConfig.model_validate(values)
+    return config
 
 
 def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigError]:

@@ -58,7 +58,8 @@ class Lora(Section):
     """Training of a low-rank adapter (LoRA) in the place of all weights. Needs `gnomon[lora]`."""
 
     rank: Annotated[int, Field(ge=0)] = 0
-    """Rank of the adapter. 0 trains every weight of the model and has no adapter."""
+    """Rank of the adapter. 0 trains every weight of the model and has no adapter. For a model of more than ten million
+    parameters, the default is 16 if the package peft is installed."""
     alpha: Annotated[int, Field(ge=1)] = 32
     """What the adapter computes is multiplied by alpha / rank."""
     targets: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)] = ["all-linear"]
@@ -71,7 +72,8 @@ class Policy(Section):
 
     path: str = "tiny"
     """`tiny` or `tiny-fresh`, which ship with the package; a model folder in the format of the Hugging Face hub; or a
-    model of the hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit."""
+    model of the hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit. Some
+    defaults follow the model (docs/real-models.md)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
     are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
@@ -194,8 +196,8 @@ class Optim(Section):
     """`adamw`, or `sgd`: stochastic gradient descent, which keeps nothing beside the weights, or with `momentum` one
     number per weight. Its steps grow with the gradient, so its `lr` has no default."""
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate. Its default for `adamw` is 1e-3 for models of up to ten million parameters, 1e-6 for larger
-    ones; ten times as much for an adapter (`policy.lora`)."""
+    """Peak learning rate. Its default for `adamw` is 1e-3 for models of up to ten million parameters, and for larger
+    ones it falls with the hidden size; ten times as much for an adapter (`policy.lora`)."""
     min_lr_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -241,8 +243,8 @@ class Critic(Section):
     """The value function of objectives that ask for one."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5;
-    ten times as much for an adapter (`policy.lora`)."""
+    """Peak learning rate of the critic. Its default is that of the policy, and ten times as much where all weights of
+    a model of more than ten million parameters are trained."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of the critic's gradient."""
 

@@ -11,7 +11,7 @@ from gnomon.doctor.finding import Finding
 from gnomon.doctor.rates import percent, picked, share, sign
 from gnomon.doctor.template import foreign
 from gnomon.monitoring.alarms import ADVICE
-from gnomon.monitoring.endings import Ending, mostly_cut_off
+from gnomon.monitoring.endings import Ending, longer, mostly_cut_off
 from gnomon.store.layout import RECIPE
 from gnomon.types import Stop
 
@@ -120,7 +120,7 @@ def cut_off(evidence: Evidence) -> Finding | None:
         name="rollout.cut_off",
         sentence=f"{percent(found.rate)} of the replies are truncated before an answer {found.when} "
         f"(rollout.max_tokens={limit})",
-        fix=evidence.again(f"rollout.max_tokens={max(128, 4 * limit)}"),
+        fix=evidence.again(f"rollout.max_tokens={longer(limit)}"),
         since=found.since,
         read=found.read,
     )

@@ -18,7 +18,7 @@ from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.saved import checkpoint, split_step, trained_policy
 from gnomon.models import smollm2
-from gnomon.models.folder import SHIPPED, SMOLLM2
+from gnomon.models.folder import SHIPPED, SMOLLM2, chat_template
 from gnomon.models.hub import cached, hub_name, parsed
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -27,7 +27,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, Renderer, choose
 from gnomon.rendering.choose import writes
 from gnomon.rendering.plain import TEMPLATE
-from gnomon.rendering.published import Published, chat_template
+from gnomon.rendering.published import Published
 from gnomon.store import RunReader
 from gnomon.store.checkpoints import Checkpoint
 from gnomon.store.checkpoints import load as load_checkpoint

@@ -15,6 +15,7 @@ import torch
 
 import gnomon
 from gnomon.config import RunConfig, Source, resolve, to_toml
+from gnomon.config.choices import sentences
 from gnomon.config.tinker import TINKER
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
@@ -71,7 +72,6 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
-from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
 from gnomon.rendering.choose import departure
 from gnomon.rollout.actor import Actor, Progress, unseen
@@ -349,9 +349,8 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
     with teller.phase("trying the verifier"):
         reward = weigh(env, config.audit.acknowledge)
     teller.message(reward)
-    usual = rates(config.policy.path, adapter=config.policy.lora.rank > 0)
-    default = config.optim.type == "adamw" and config.optim.lr == usual.policy
-    teller.message(f"Learning rate {config.optim.lr:g}: {usual.why if default else 'as set'}.")
+    for sentence in sentences(config):
+        teller.message(sentence)
 
 
 def resume(

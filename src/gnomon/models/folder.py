@@ -17,7 +17,7 @@ from gnomon.errors import ModelError, sibling
 from gnomon.models import smollm2
 from gnomon.models.hub import fetched, hub_name, present
 
-__all__ = ["NAMED", "SHIPPED", "base_hash", "config_folder", "model_folder", "present_folder", "table"]
+__all__ = ["NAMED", "SHIPPED", "base_hash", "chat_template", "config_folder", "model_folder", "present_folder", "table"]
 
 SHIPPED = {name: Path(__file__).parent / name for name in ("tiny", "tiny-fresh")}
 """The policies that ship, by name."""
@@ -97,6 +97,17 @@ def table(path: Path) -> dict[str, Any]:
     if problem:
         raise ModelError("E303", f"{path.name} of the model folder cannot be read", where=str(path), why=problem)
     return dict(found)
+
+
+def chat_template(folder: Path) -> str | None:
+    """The chat template of a model folder: `chat_template.jinja`, or the one in its tokenizer_config.json."""
+    if (folder / "chat_template.jinja").is_file():
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    template = table(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):
+        named = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
+        template = named[0].get("template") if named else None
+    return template if isinstance(template, str) else None
 
 
 def base_hash(folder: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["end_text", "end_tokens", "require_fitting"]
+__all__ = ["end_text", "end_tokens", "require_fitting", "turn_end"]
 
 
 def require_fitting(folder: Path) -> None:
@@ -50,6 +50,18 @@ def end_text(folder: Path) -> str:
     named = table(folder / "tokenizer_config.json").get("eos_token")
     text = named.get("content") if isinstance(named, dict) else named
     return text if isinstance(text, str) else ""
+
+
+def turn_end(folder: Path, template: str) -> str:
+    """The end token that a chat template writes after a turn; empty for a template that writes none."""
+    usual = end_text(folder)
+    if usual and (usual in template or "eos_token" in template):
+        return usual
+    added = table(folder / "tokenizer.json").get("added_tokens")
+    texts = {
+        entry.get("id"): str(entry.get("content")) for entry in map(table_of, added if isinstance(added, list) else [])
+    }
+    return next((texts[token] for token in end_tokens(folder) if token in texts and texts[token] in template), "")
 
 
 def id_of(tokenizer: dict[str, Any], text: str) -> int | None:

@@ -8,12 +8,13 @@ once in a run and does not change the run.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from gnomon.monitoring.endings import mostly_cut_off
+from gnomon.monitoring.endings import longer, mostly_cut_off
 from gnomon.monitoring.summary import RARE, Level, StepSummary, failed, played, summary
 from gnomon.store import Record, RunReader
 from gnomon.types import Task
@@ -26,7 +27,11 @@ WINDOW = 5
 ERRORS = 4.0
 """Minimum difference, in standard errors."""
 GROUPS = 32
+"""Minimum number of groups for an alarm on equal replies."""
+TIED = 16
 """Minimum number of groups for alarms on groups without gradient."""
+EARLY = 3
+"""Steps in which a run that cannot learn shows it."""
 ROLLOUTS = 16
 """Minimum number of rollouts for alarms on events that are rare in a healthy run."""
 LAG = 20
@@ -42,13 +47,18 @@ class Alarm:
     sentence: str
     read: tuple[str, ...]
     """Addresses as `gnomon show RUN` takes them."""
+    advice: str = ""
+    """What to do. Empty: the advice of `ADVICE`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "advice", self.advice or ADVICE[self.name])
 
     def body(self) -> dict[str, Any]:
-        return {**asdict(self), "read": list(self.read), "advice": ADVICE[self.name]}
+        return {**asdict(self), "read": list(self.read)}
 
     def __str__(self) -> str:
         places = f"   read {' '.join(self.read)}" if self.read else ""
-        return f"ALARM {self.name} at step {self.step}: {self.sentence}{places}\n   do: {ADVICE[self.name]}"
+        return f"ALARM {self.name} at step {self.step}: {self.sentence}{places}\n   do: {self.advice}"
 
 
 Rule = Callable[[Sequence[StepSummary]], Alarm | None]
@@ -132,16 +142,32 @@ def unparsable_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
 
 def variance_collapse(summaries: Sequence[StepSummary]) -> Alarm | None:
     """In 90% of the groups all rewards are equal although not all replies are correct."""
-    first, now = recent(summaries, "stuck", GROUPS), latest(summaries, "stuck")
+    first, now = recent(summaries, "stuck", TIED), latest(summaries, "stuck")
     if now is None and first is not None and first.mean == 1.0:
         now = first
     if now is None or now.mean < 0.9 or mute(summaries):
         return None
-    sentence = (
+    alarm = alarm_at(
+        "variance.collapse",
+        summaries,
         f"in {now.mean:.0%} of the groups all rewards are equal although not all replies are correct; "
-        "these groups have no gradient"
+        "these groups have no gradient",
+        "wrong",
     )
-    return alarm_at("variance.collapse", summaries, sentence, "wrong")
+    paid = [seen.levels["reward"] for seen in summaries]
+    if now.mean < 1 or {level.mean for level in paid} != {paid[0].mean} or any(level.variance for level in paid):
+        return alarm
+    sentence = f"all rewards since the first step are {paid[0].mean:g}, so there is no gradient"
+    return replace(alarm, sentence=sentence, advice=CONSTANT)
+
+
+def tasks_solved(summaries: Sequence[StepSummary]) -> Alarm | None:
+    """All replies are right from the first step on."""
+    right = recent(summaries, "right", ROLLOUTS)
+    groups = sum(seen.sizes["stuck"] for seen in summaries)
+    if len(summaries) > EARLY or right is None or right.mean < 1 or groups < TIED:
+        return None
+    return alarm_at("tasks.solved", summaries, "all replies since the first step are right: no gradient", "any")
 
 
 def replies_alike(summaries: Sequence[StepSummary]) -> Alarm | None:
@@ -172,7 +198,8 @@ def answers_unreadable(summaries: Sequence[StepSummary]) -> Alarm | None:
     if not mute(summaries) or not unreadable(summaries):
         return None
     sentence = f"{part_of(summaries, 'unreadable'):.0%} of the rollouts have no answer that can be parsed"
-    return alarm_at("answers.unreadable", summaries, sentence, "unparsable")
+    alarm = alarm_at("answers.unreadable", summaries, sentence, "unparsable")
+    return replace(alarm, advice=SHOTS) if summaries[-1].shown else alarm
 
 
 def mute(summaries: Sequence[StepSummary]) -> bool:
@@ -266,6 +293,7 @@ ALARMS: dict[str, Rule] = {
     "behaviour.new": behaviour_new,
     "unparsable.jump": unparsable_jump,
     "variance.collapse": variance_collapse,
+    "tasks.solved": tasks_solved,
     "replies.alike": replies_alike,
     "replies.cut_off": replies_cut_off,
     "answers.unreadable": answers_unreadable,
@@ -286,6 +314,7 @@ ADVICE: dict[str, str] = {
     "behaviour.new": "read these rollouts; stop the verifier from rewarding the exploit (docs/reward-hacking.md)",
     "unparsable.jump": "read these rollouts; lower optim.lr, or add a reward part for the format of the answer",
     "variance.collapse": "use easier tasks or a larger rollout.group; rollout.refill=10 replaces such groups",
+    "tasks.solved": "use harder tasks, or add rollout.refill=10, which replaces tasks that are always solved",
     "replies.alike": "the policy does not explore: try regularize.entropy=0.01, regularize.kl=0.01 or a lower optim.lr",
     "replies.cut_off": "raise rollout.max_tokens; if replies never end, check rollout.stop and the end token of the "
     "tokenizer",
@@ -300,6 +329,8 @@ ADVICE: dict[str, str] = {
     "load models at the top of the module and not in the first call",
 }
 """What to do, by the name of an alarm."""
+CONSTANT = "read these replies: if one of them is right, correct the reward function; otherwise use easier tasks"
+SHOTS = "add solved examples to the prompts, which show the answer format already: env.shots=2"
 
 
 class Monitor:
@@ -308,10 +339,13 @@ class Monitor:
     Args:
         tasks: maps an index of the train split to its task; used only with a sentinel.
         sentinel: a second verifier, stricter or more lenient than the one used in training.
+        limit: the `rollout.max_tokens` of the run; `alarms` reads it in the recipe.
     """
 
-    def __init__(self, tasks: Callable[[int], Task] | None = None, sentinel: Verifier | None = None) -> None:
-        self.tasks, self.sentinel = tasks, sentinel
+    def __init__(
+        self, tasks: Callable[[int], Task] | None = None, sentinel: Verifier | None = None, limit: int = 0
+    ) -> None:
+        self.tasks, self.sentinel, self.limit = tasks, sentinel, limit
         self.summaries: list[StepSummary] = []
         self._silent = set[str]()
 
@@ -329,12 +363,19 @@ class Monitor:
             self.summaries[-LAG - 1] = replace(self.summaries[-LAG - 1], behaviour={})
         found = [alarm for name, rule in ALARMS.items() if name not in self._silent and (alarm := rule(self.summaries))]
         self._silent |= {alarm.name for alarm in found}
-        return found
+        return [self._advised(alarm) for alarm in found]
+
+    def _advised(self, alarm: Alarm) -> Alarm:
+        """The alarm, where a longer limit may mend what it reports with this limit."""
+        if alarm.name != "replies.cut_off" or not self.limit:
+            return alarm
+        return replace(alarm, advice=f"rollout.max_tokens={longer(self.limit)} (now {self.limit}); {alarm.advice}")
 
 
 def alarms(reader: RunReader, monitor: Monitor | None = None, before: int | None = None) -> Iterator[Alarm]:
     """The alarms of a stored run. Args: before: stop at this step."""
     monitor = monitor or Monitor()
+    monitor.limit = monitor.limit or tomllib.loads(reader.recipe).get("rollout", {}).get("max_tokens", 0)
     steps = (record for record in reader.records() if record.kind in ("task", "rollout"))
     for step, records in groupby(steps, key=lambda record: record.step):
         if before is not None and step is not None and step >= before:

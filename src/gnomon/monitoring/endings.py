@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from gnomon.types import Kind, Stop, Verdict
 
-__all__ = ["Ending", "ending", "mostly_cut_off"]
+__all__ = ["Ending", "ending", "longer", "mostly_cut_off"]
 
 
 class Ending(StrEnum):
@@ -44,3 +44,8 @@ def ending(stop: str | None, verdict: Verdict) -> Ending:
 def mostly_cut_off(cut_off: float, unreadable: float) -> bool:
     """Whether answers are missing because of a limit and not because of their form. Args: counts or shares."""
     return cut_off >= unreadable
+
+
+def longer(limit: int) -> int:
+    """The limit of tokens to try next, where replies are truncated at this one."""
+    return max(128, 4 * limit)

@@ -48,6 +48,8 @@ class Played:
     """Whether its prompt fills the context, so that it has no reply."""
     unasked: bool = False
     """Whether its answer was read from a slot that no message of its task shows."""
+    shown: bool = False
+    """Whether a message of its task shows the answer slot."""
     other: bool | None = None
     """Whether the sentinel calls it right; None where none was asked, or where it broke."""
     broke: str = ""
@@ -100,6 +102,8 @@ class StepSummary:
     """Addresses of unsolvable tasks that were paid like solved ones."""
     broke: tuple[str, str] | None = None
     """Where the sentinel first broke, and what it raised."""
+    shown: bool = False
+    """Whether the prompts show the answer slot."""
     without_room: tuple[str, ...] = ()
     """Addresses of rollouts whose prompt fills the context, so that they have no reply."""
     over_time: tuple[str, ...] = ()
@@ -138,6 +142,7 @@ def played(
                 canary=record.task in canaries,
                 ending=ending(record.body.get("stop"), verdict),
                 without_room=record.body.get("stop") == Stop.CONTEXT and not record.body["reply"],
+                shown=shown.get(record.task, False),
                 unasked=not shown.get(record.task, True) and from_slot(record.body),
                 other=other,
                 broke=broke,
@@ -188,6 +193,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         behaviour=behaviour([r for r in rewarded if not r.verdict.correct], len(rewarded)),
         canaries=tuple(r.address for r in rollouts if r.canary and solved(r))[:3],
         broke=next(((r.address, r.broke) for r in rollouts if r.broke), None),
+        shown=all(r.shown for r in rollouts),
         without_room=tuple(r.address for r in rollouts if r.without_room),
         over_time=tuple(r.address for r in rollouts if over_time(r.verdict)),
     )

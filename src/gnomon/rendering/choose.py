@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal, get_args
 
 from gnomon.errors import ModelError
+from gnomon.models.folder import chat_template
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Renderer, Tool, joined
 from gnomon.rendering.chatml import ChatML
@@ -17,7 +18,7 @@ from gnomon.rendering.harmony import Harmony
 from gnomon.rendering.jinja import NOW
 from gnomon.rendering.llama3 import Llama3
 from gnomon.rendering.plain import TEMPLATE, Plain
-from gnomon.rendering.published import Published, chat_template, rendered, several_turns
+from gnomon.rendering.published import Published, rendered, several_turns
 from gnomon.rendering.qwen3 import Qwen3
 from gnomon.types import Message
 

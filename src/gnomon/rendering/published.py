@@ -16,7 +16,7 @@ from gnomon.rendering.jinja import jinja
 from gnomon.rendering.turns import finished
 from gnomon.types import Message
 
-__all__ = ["Published", "chat_template", "rendered", "several_turns"]
+__all__ = ["Published", "rendered", "several_turns"]
 
 
 class Published:
@@ -81,17 +81,6 @@ def several_turns(folder: Path) -> ModelError:
         why="applying the template again in every turn would change tokens that were already sampled",
         fix="policy.renderer=plain, or a model of a supported family: chatml, qwen3, gemma, llama3, harmony",
     )
-
-
-def chat_template(folder: Path) -> str | None:
-    """The chat template of a model folder: `chat_template.jinja`, or the one in its tokenizer_config.json."""
-    if (folder / "chat_template.jinja").is_file():
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    template = _config(folder).get("chat_template")
-    if isinstance(template, list):
-        named = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
-        template = named[0].get("template") if named else None
-    return template if isinstance(template, str) else None
 
 
 def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:

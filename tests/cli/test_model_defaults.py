@@ -1,0 +1,193 @@
+"""Defaults that follow the model: what is chosen, why, and what a run folder keeps of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gnomon
+from gnomon import machine, rates
+from gnomon.config import DEFAULTS, Origins, RunConfig, Source, load, overrides, recorded, resolve
+from gnomon.config.choices import sentences
+from gnomon.models.facts import facts
+from gnomon.models.folder import TINY
+from models.kinds import save
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+THINKING = CHATML + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+QWEN: dict[str, Any] = {
+    "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+    "max_position_embeddings": 40960,
+}  # fmt: skip
+HUGE = QWEN | {"hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126}
+ROWS = {"type": "object:Rewarded", "reward": "reward", "train": 8, "test": 2, "tasks_sha256": "0"}
+
+
+def described(folder: Path, parameters: int, template: str = CHATML, **config: Any) -> Path:
+    """A folder that says it holds a model of this size. Nothing can load it."""
+    shutil.copytree(TINY, folder)
+    (folder / "config.json").write_text(json.dumps(QWEN | config))
+    named = {"eos_token": "<|im_end|>"} | ({"chat_template": template} if template else {})
+    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    header = json.dumps({"w": {"dtype": "F32", "shape": [parameters], "data_offsets": [0, 0]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    return folder
+
+
+def settled(*words: str, env: dict[str, Any] | None = None) -> tuple[RunConfig, Origins]:
+    return resolve([Source({"env": env or ROWS}, {}), overrides(list(words))])
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine of two cores and no CUDA device."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setattr(machine, "DRIVER", tmp_path / "none")
+
+
+def test_the_policy_that_ships_keeps_the_defaults_of_the_settings() -> None:
+    for name in ("tiny", "tiny-fresh"):
+        config, _ = resolve([overrides(["env=countdown", f"policy={name}"])])
+        assert config.model_dump() == DEFAULTS | {"policy": DEFAULTS["policy"] | {"path": name}}
+        assert list(sentences(config)) == ["Learning rate 0.001: the default for the policy that ships."]
+
+
+def test_a_pretrained_model_gets_its_own_defaults_with_their_reasons(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    config, origins = settled(f"policy={described(tmp_path / 'm', 596_000_000)}")
+    cores = machine.cores()
+    assert config.policy.lora.rank == 16 and config.policy.dtype == "float32"
+    assert (config.rollout.stop, config.rollout.max_tokens, config.rollout.context) == ([], 256, 4096)
+    assert (config.rollout.prompts, config.rollout.group, config.eval.tasks, config.threads) == (8, 8, 64, cores)
+    full, _ = settled(f"policy={tmp_path / 'm'}", "lora=0")
+    assert 1e-6 < full.optim.lr < config.optim.lr < 1e-3
+    assert config.optim.lr == pytest.approx(10 * full.optim.lr, rel=0.05)
+    said = list(sentences(config))
+    assert said[0] == f"Learning rate {config.optim.lr:g}: LoRA, hidden size 1024."
+    assert "lora=16: a model of 596 M parameters; lora=0 trains all weights." in said
+    assert "'rollout.stop=[]' max_tokens=256: the chat template ends a turn with <|im_end|>." in said
+    assert len(said) == (6 if cores > 1 else 5) and origins["optim.lr"] == "LoRA, hidden size 1024"
+
+
+def test_what_is_set_is_kept_and_gets_no_reason(tmp_path: Path) -> None:
+    folder = described(tmp_path / "m", 596_000_000)
+    words = ["lora=4", "lr=1e-5", "max_tokens=40", "rollout.stop=['x']", "prompts=32", "eval.tasks=9", "threads=1"]
+    config, _ = settled(f"policy={folder}", *words)
+    assert (config.policy.lora.rank, config.optim.lr, config.rollout.max_tokens) == (4, 1e-5, 40)
+    assert (config.rollout.stop, config.rollout.prompts, config.eval.tasks, config.threads) == (["x"], 32, 9, 1)
+    assert list(sentences(config)) == ["Learning rate 1e-05: as set."]
+
+
+def test_a_wider_model_learns_at_a_lower_rate(tmp_path: Path) -> None:
+    found = [
+        settled(f"policy={described(tmp_path / str(width), 10**9, hidden_size=width)}", "lora=8")[0].optim.lr
+        for width in (576, 1024, 2048, 4096)
+    ]
+    assert found == sorted(found, reverse=True) and found[0] == pytest.approx(3e-4) and found[-1] > 2e-5
+
+
+@pytest.mark.parametrize(
+    ("template", "config", "words", "tokens"),
+    [
+        (CHATML, {}, [], 256),
+        (THINKING, {}, [], 2048),
+        (THINKING, {"max_position_embeddings": 1024}, [], 512),
+        (CHATML, {}, ["rollout.context=300"], 150),
+        ("", {}, [], 128),
+        (CHATML.replace("<|im_end|>", "{{ eos_token }}"), {}, [], 256),
+        (CHATML.replace("<|im_end|>", ""), {}, [], 128),
+    ],
+)
+def test_the_length_of_replies_follows_the_template_and_the_context(
+    template: str, config: dict[str, Any], words: list[str], tokens: int, tmp_path: Path
+) -> None:
+    found, _ = settled(f"policy={described(tmp_path / 'm', 10**9, template, **config)}", *words)
+    assert found.rollout.max_tokens == tokens
+    assert found.rollout.stop == ([] if tokens != 128 else ["</answer>"])
+    assert found.rollout.context == (300 if words else config.get("max_position_embeddings", 4096))
+
+
+def test_an_environment_with_an_answer_slot_keeps_the_end_of_the_slot(tmp_path: Path) -> None:
+    folder = described(tmp_path / "m", 10**9)
+    assert settled(f"policy={folder}", env={"type": "countdown"})[0].rollout.stop == ["</answer>"]
+
+
+def test_a_model_whose_activations_do_not_fit_gets_smaller_micro_batches(tmp_path: Path) -> None:
+    config, _ = settled(f"policy={described(tmp_path / 'huge', 4 * 10**11, **HUGE)}")
+    assert config.optim.micro_batch < DEFAULTS["optim"]["micro_batch"]
+    assert any(line.startswith("optim.micro_batch=") and "GiB of memory" in line for line in sentences(config))
+    small, _ = settled(f"policy={described(tmp_path / 'small', 10**8, hidden_size=64, intermediate_size=64)}")
+    assert small.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]
+
+
+def test_on_a_cuda_device_the_precision_is_half_and_the_sizes_are_those_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = described(tmp_path / "m", 10**9)
+    (tmp_path / "version").write_text("NVRM")
+    monkeypatch.setattr(machine, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(machine.metadata, "version", lambda name: "2.13.0")
+    config, _ = settled(f"policy={folder}")
+    assert (config.policy.dtype, config.rollout.prompts, config.threads) == ("bfloat16", 32, 1)
+    forced, _ = settled(f"policy={folder}", "policy.device=cpu")
+    assert (forced.policy.dtype, forced.rollout.prompts) == ("float32", 8)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert settled(f"policy={folder}")[0].policy.dtype == "float32"
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "64", "x", ""])
+def test_the_cores_are_at_most_those_that_the_environment_allows(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    most = machine.cores()
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert machine.cores() == (min(most, int(threads)) if threads.isdecimal() else most)
+
+
+def test_a_folder_without_facts_is_a_pretrained_model_of_unknown_size(tmp_path: Path) -> None:
+    found = facts(str(tmp_path / "none"))
+    assert found.pretrained and not found.hidden
+    assert rates.rates(str(tmp_path / "none")).policy < 1e-5
+
+
+def test_recipes_that_train_all_weights_still_do() -> None:
+    for path in Path(str(files("gnomon.recipes"))).glob("*.toml"):
+        settings = tomllib.loads(path.read_text())
+        if "all weights" in path.read_text().partition("\n[")[0]:
+            config, _ = resolve([load(path)])
+            assert config.policy.lora.rank == 0 and config.optim.lr == 1e-6, settings
+
+
+def rows(count: int = 40) -> list[dict[str, str]]:
+    return [{"prompt": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(count)]
+
+
+def right(completion: str, answer: str) -> bool:
+    return completion.strip() == answer
+
+
+def test_a_run_prints_the_reasons_and_repeats_its_recipe_when_defaults_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save("qwen3", tmp_path / "m")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+    (folder / "chat_template.jinja").write_text(CHATML.replace("<|im_end|>", "{{ eos_token }}"))
+    with gnomon.train(rows(), reward=right, run=tmp_path / "run", policy=folder, steps=1, prompts=2, eval={"tasks": 2}):
+        said = capsys.readouterr().out
+    assert "max_tokens=256 rollout.context=512" not in said
+    assert "'rollout.stop=[]' max_tokens=256: the chat template ends a turn with <eos>." in said
+    assert "rollout.context=512: the model has 512 positions." in said
+    recipe = tmp_path / "run" / "recipe.toml"
+    before = resolve([recorded(recipe)])[0]
+    monkeypatch.setattr(rates, "FULL", 1.0)
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert resolve([recorded(recipe)])[0] == before
+    assert before.rollout.max_tokens == 256 and before.rollout.context == 512
