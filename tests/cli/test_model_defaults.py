@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from collections.abc import Callable
 from importlib.resources import files
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 import gnomon
 from gnomon import machine, rates
+from gnomon.api import configure
 from gnomon.config import DEFAULTS, Origins, RunConfig, Source, load, overrides, recorded, resolve
 from gnomon.config.choices import sentences
 from gnomon.models.facts import facts
@@ -174,12 +177,77 @@ def right(completion: str, answer: str) -> bool:
     return completion.strip() == answer
 
 
+def messages(row: dict[str, str]) -> list[dict[str, str]]:
+    return [{"role": "system", "content": "Answer with a number."}, {"role": "user", "content": row["prompt"]}]
+
+
+def lines(path: Path, listed: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in listed))
+    return str(path)
+
+
+def mapped(folder: Path) -> dict[str, Any]:
+    listed = [{"question": row["prompt"], "gold": row["answer"]} for row in rows()]
+    table = {"path": lines(folder / "mapped.jsonl", listed), "prompt": "question", "answer": "gold"}
+    return {"what": "dataset", "env": table}
+
+
+def chats(folder: Path) -> dict[str, Any]:
+    return {"what": lines(folder / "chats.jsonl", [{"messages": messages(row), **row} for row in rows()])}
+
+
+def table(folder: Path) -> dict[str, Any]:
+    text = "prompt,answer\n" + "".join(f"{row['prompt']},{row['answer']}\n" for row in rows())
+    (folder / "rows.csv").write_text(text)
+    return {"what": "dataset", "env": {"path": str(folder / "rows.csv")}}
+
+
+def judged_by_file(folder: Path) -> dict[str, Any]:
+    (folder / "my_reward.py").write_text(
+        "def reward(completion, answer):\n    return completion.strip() == answer\n", encoding="utf-8"
+    )
+    spec = spec_from_file_location("my_reward", folder / "my_reward.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {"what": lines(folder / "rows.jsonl", rows()), "reward": module.reward}
+
+
+DATA: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "rows": lambda folder: {"what": rows(), "reward": right},
+    "a column map": mapped,
+    "chats": lambda folder: chats(folder) | {"reward": right},
+    "CSV": table,
+    "a reward in a file": judged_by_file,
+}
+
+
+@pytest.mark.parametrize("pretrained", [True, False])
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.every
+def test_any_data_gets_the_defaults_of_the_model(name: str, pretrained: bool, tmp_path: Path) -> None:
+    supplied = DATA[name](tmp_path)
+    folder = described(tmp_path / "m", 10**9) if pretrained else chatting(save("qwen3", tmp_path / "m"))
+    config, _ = configure(
+        supplied["what"], {"policy": str(folder), "env": supplied.get("env", {})}, supplied.get("reward")
+    )
+    assert config.rollout.stop == ([] if "reward" in supplied else ["</answer>"])
+    assert config.rollout.max_tokens == 256 and config.eval.tasks == (64 if pretrained else 256)
+    assert (config.optim.lr < 1e-3) == pretrained
+    assert len(list(sentences(config))) <= 6
+
+
+def chatting(folder: Path) -> Path:
+    """The folder with a chat template that ends turns."""
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+    (folder / "chat_template.jinja").write_text(CHATML.replace("<|im_end|>", "{{ eos_token }}"))
+    return folder
+
+
 def test_a_run_prints_the_reasons_and_repeats_its_recipe_when_defaults_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = save("qwen3", tmp_path / "m")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
-    (folder / "chat_template.jinja").write_text(CHATML.replace("<|im_end|>", "{{ eos_token }}"))
+    folder = chatting(save("qwen3", tmp_path / "m"))
     with gnomon.train(rows(), reward=right, run=tmp_path / "run", policy=folder, steps=1, prompts=2, eval={"tasks": 2}):
         said = capsys.readouterr().out
     assert "max_tokens=256 rollout.context=512" not in said

@@ -126,8 +126,9 @@ def too_small(evidence: Evidence) -> Finding | None:
 
 def usual_rate(evidence: Evidence) -> float:
     """The default learning rate for the model of the run; 0 where the recipe names no model, or SGD."""
-    path = evidence.recipe.get("policy.path")
-    return rates(str(path)).policy if path and evidence.recipe.get("optim.type", "adamw") == "adamw" else 0.0
+    path, adapter = evidence.recipe.get("policy.path"), evidence.recipe.get("policy.lora.rank", 0) > 0
+    adamw = evidence.recipe.get("optim.type", "adamw") == "adamw"
+    return rates(str(path), adapter=adapter).policy if path and adamw else 0.0
 
 
 def entropy_collapse(evidence: Evidence) -> Finding | None:
