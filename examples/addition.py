@@ -1,17 +1,21 @@
-"""A pretrained chat model learns two-digit addition from rows and a reward. Try it: python examples/addition.py"""
+"""A pretrained chat model learns to add from rows and a reward. Try it: python examples/addition.py"""
 
 import random
+import re
 import sys
 
 import gnomon
 
 
 def right(completion: str, answer: str) -> bool:
-    return completion.strip() == answer
+    """Whether the reply ends in the sum, alone or in a sentence."""
+    end = re.search(r"(?:^|= |\bis |\bequals )(\d+)\.?$", completion.strip())
+    return end is not None and end[1] == answer
 
 
-def rows(count: int) -> list[dict[str, str]]:
-    pairs = random.Random(0).sample([(a, b) for a in range(10, 100) for b in range(10, 100)], count)
+def rows() -> list[dict[str, str]]:
+    pairs = [(a, b) for a in range(1, 31) for b in range(1, 31)]
+    random.Random(0).shuffle(pairs)
     return [{"prompt": f"What is {a} + {b}? Reply with the number only.", "answer": str(a + b)} for a, b in pairs]
 
 
@@ -27,8 +31,8 @@ if __name__ == "__main__":
     folder = sys.argv[1] if len(sys.argv) > 1 else "runs/addition"
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     run = gnomon.train(
-        rows(2000), reward=right, policy="smollm2", lora=16, lr=3e-4, prompts=8, group=8, steps=steps, run=folder,
-        rollout={"max_tokens": 20, "stop": []}, eval={"tasks": 32, "samples": 3, "every": 5},
+        rows(), reward=right, policy="smollm2", run=folder, steps=steps,
+        rollout={"max_tokens": 20}, eval={"tasks": 32, "samples": 3, "every": 10},
     )  # fmt: skip
     print(run)
     for step in (0, run.steps):
