@@ -1,4 +1,4 @@
-"""What this machine has for a run: cores, memory, a CUDA device. Needs no torch."""
+"""What this machine has for a run: memory, a CUDA device. Needs no torch."""
 
 from __future__ import annotations
 
@@ -6,22 +6,9 @@ import os
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["cores", "has_cuda", "memory"]
+__all__ = ["has_cuda", "memory"]
 
-CPUS, GROUP, DRIVER = Path("/sys/devices/system/cpu"), Path("/sys/fs/cgroup"), Path("/proc/driver/nvidia/version")
-
-
-def cores() -> int:
-    """Physical cores that this process may use: `OMP_NUM_THREADS` and the quota of a container are limits."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    siblings = {content(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in allowed}
-    quota, _, period = content(GROUP / "cpu.max").partition(" ")
-    limits = [len(siblings)]
-    if quota.isdecimal() and period.isdecimal() and int(period):
-        limits.append(int(quota) // int(period))
-    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
-        limits.append(int(threads))
-    return max(1, min(limits))
+LIMIT, DRIVER = Path("/sys/fs/cgroup/memory.max"), Path("/proc/driver/nvidia/version")
 
 
 def memory() -> int:
@@ -30,7 +17,7 @@ def memory() -> int:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return 0
-    limit = content(GROUP / "memory.max")
+    limit = content(LIMIT)
     return min(whole, int(limit)) if limit.isdecimal() else whole
 
 

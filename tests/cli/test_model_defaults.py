@@ -52,8 +52,7 @@ def settled(*words: str, env: dict[str, Any] | None = None) -> tuple[RunConfig, 
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine of two cores and no CUDA device."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    """A machine without a CUDA device."""
     monkeypatch.setattr(machine, "DRIVER", tmp_path / "none")
 
 
@@ -67,26 +66,25 @@ def test_the_policy_that_ships_keeps_the_defaults_of_the_settings() -> None:
 def test_a_pretrained_model_gets_its_own_defaults_with_their_reasons(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     config, origins = settled(f"policy={described(tmp_path / 'm', 596_000_000)}")
-    cores = machine.cores()
     assert config.policy.lora.rank == 16 and config.policy.dtype == "float32"
     assert (config.rollout.stop, config.rollout.max_tokens, config.rollout.context) == ([], 256, 4096)
-    assert (config.rollout.prompts, config.rollout.group, config.eval.tasks, config.threads) == (8, 8, 64, cores)
+    assert (config.rollout.prompts, config.rollout.group, config.eval.tasks, config.threads) == (8, 8, 64, 1)
     full, _ = settled(f"policy={tmp_path / 'm'}", "lora=0")
     assert 1e-6 < full.optim.lr < config.optim.lr < 1e-3
-    assert config.optim.lr == pytest.approx(10 * full.optim.lr, rel=0.05)
+    assert 10 <= config.optim.lr / full.optim.lr <= 20.1
     said = list(sentences(config))
     assert said[0] == f"Learning rate {config.optim.lr:g}: LoRA, hidden size 1024."
     assert "lora=16: a model of 596 M parameters; lora=0 trains all weights." in said
     assert "'rollout.stop=[]' max_tokens=256: the chat template ends a turn with <|im_end|>." in said
-    assert len(said) == (6 if cores > 1 else 5) and origins["optim.lr"] == "LoRA, hidden size 1024"
+    assert len(said) == 5 and origins["optim.lr"] == "LoRA, hidden size 1024"
 
 
 def test_what_is_set_is_kept_and_gets_no_reason(tmp_path: Path) -> None:
     folder = described(tmp_path / "m", 596_000_000)
-    words = ["lora=4", "lr=1e-5", "max_tokens=40", "rollout.stop=['x']", "prompts=32", "eval.tasks=9", "threads=1"]
+    words = ["lora=4", "lr=1e-5", "max_tokens=40", "rollout.stop=['x']", "prompts=32", "eval.tasks=9"]
     config, _ = settled(f"policy={folder}", *words)
     assert (config.policy.lora.rank, config.optim.lr, config.rollout.max_tokens) == (4, 1e-5, 40)
-    assert (config.rollout.stop, config.rollout.prompts, config.eval.tasks, config.threads) == (["x"], 32, 9, 1)
+    assert (config.rollout.stop, config.rollout.prompts, config.eval.tasks) == (["x"], 32, 9)
     assert list(sentences(config)) == ["Learning rate 1e-05: as set."]
 
 
@@ -95,7 +93,7 @@ def test_a_wider_model_learns_at_a_lower_rate(tmp_path: Path) -> None:
         settled(f"policy={described(tmp_path / str(width), 10**9, hidden_size=width)}", "lora=8")[0].optim.lr
         for width in (576, 1024, 2048, 4096)
     ]
-    assert found == sorted(found, reverse=True) and found[0] == pytest.approx(3e-4) and found[-1] > 2e-5
+    assert found == sorted(found, reverse=True) and found[0] == pytest.approx(6e-4) and found[-1] > 4e-5
 
 
 @pytest.mark.parametrize(
@@ -140,19 +138,11 @@ def test_on_a_cuda_device_the_precision_is_half_and_the_sizes_are_those_of_the_s
     monkeypatch.setattr(machine, "DRIVER", tmp_path / "version")
     monkeypatch.setattr(machine.metadata, "version", lambda name: "2.13.0")
     config, _ = settled(f"policy={folder}")
-    assert (config.policy.dtype, config.rollout.prompts, config.threads) == ("bfloat16", 32, 1)
+    assert (config.policy.dtype, config.rollout.prompts) == ("bfloat16", 32)
     forced, _ = settled(f"policy={folder}", "policy.device=cpu")
     assert (forced.policy.dtype, forced.rollout.prompts) == ("float32", 8)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert settled(f"policy={folder}")[0].policy.dtype == "float32"
-
-
-@pytest.mark.parametrize("threads", ["1", "2", "64", "x", ""])
-def test_the_cores_are_at_most_those_that_the_environment_allows(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    most = machine.cores()
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    assert machine.cores() == (min(most, int(threads)) if threads.isdecimal() else most)
 
 
 def test_a_folder_without_facts_is_a_pretrained_model_of_unknown_size(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_answers_that_were_never_readable():
 def test_the_advice_names_the_one_change():
     """A longer limit than that of the run; examples where the prompt shows the slot, and otherwise the slot."""
     found = ring(steps(lambda step, rng: mute(), stop="truncated", count=1), Monitor(limit=40))
-    assert found["replies.cut_off"].advice.startswith("rollout.max_tokens=160 (now 40)")
+    assert found["replies.cut_off"].advice.startswith("set rollout.max_tokens=160 (now 40); if")
     shown = ring(steps(lambda step, rng: mute(), count=1))["answers.unreadable"]
     hidden = ring(steps(lambda step, rng: mute(), prompt="How many?", count=1))["answers.unreadable"]
     assert "env.shots=2" in shown.advice and hidden.advice == ADVICE["answers.unreadable"]

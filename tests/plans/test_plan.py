@@ -54,7 +54,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def settings(*words: str) -> RunConfig:
-    return resolve([Source({"env": "char_count"}, {}), overrides(words)])[0]
+    """Of a run that trains all weights, where no word says otherwise."""
+    return resolve([Source({"env": "char_count", "policy": {"lora": {"rank": 0}}}, {}), overrides(words)])[0]
 
 
 def test_bytes_of_tensors_that_are_alive_together_are_counted() -> None:

@@ -86,14 +86,12 @@ def evaluation(config: RunConfig, model: Facts) -> Iterator[Choice]:
 
 
 def computing(config: RunConfig, model: Facts) -> Iterator[Choice]:
-    """Threads, precision, and a micro-batch that fits."""
+    """Precision, and a micro-batch that fits."""
     if not model.pretrained:
         return
     if not on_cpu(config):
         yield Choice("policy.dtype", "bfloat16", "a CUDA device; weights that are trained stay float32")
         return
-    if config.launch.type == "local" and (cores := machine.cores()) > 1:
-        yield Choice("threads", cores, "physical cores")
     width = 4 if config.policy.dtype == "float32" else 2
     size = most = DEFAULTS["optim"]["micro_batch"]
     while size > LEAST and SHARE * size * model.activations * width > (machine.memory() or float("inf")):

@@ -369,7 +369,8 @@ class Monitor:
         """The alarm, where a longer limit may mend what it reports with this limit."""
         if alarm.name != "replies.cut_off" or not self.limit:
             return alarm
-        return replace(alarm, advice=f"rollout.max_tokens={longer(self.limit)} (now {self.limit}); {alarm.advice}")
+        change = f"set rollout.max_tokens={longer(self.limit)} (now {self.limit})"
+        return replace(alarm, advice=alarm.advice.replace("raise rollout.max_tokens", change))
 
 
 def alarms(reader: RunReader, monitor: Monitor | None = None, before: int | None = None) -> Iterator[Alarm]:
