@@ -189,6 +189,9 @@ def test_what_has_no_gain_is_refused(tmp_path: Path) -> None:
         gain([tmp_path / "a", tmp_path / "a"], Wanted())
     with pytest.raises(RunError, match="E404"):
         gain([tmp_path / "none"], Wanted())
+    with pytest.raises(ConfigError, match="E021") as unknown:
+        gain([tmp_path / "a"], Wanted(transfer="char_cout"))
+    assert (unknown.value.where, unknown.value.fix) == ("--transfer", "--transfer char_count")
 
 
 def test_a_reward_function_has_what_its_run_recorded(tmp_path: Path) -> None:

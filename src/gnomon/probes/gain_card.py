@@ -19,7 +19,7 @@ from gnomon.terminal import one_line
 
 __all__ = [
     "Beside", "Card", "Cost", "Format", "Gain", "Rates", "Transfer", "card_of", "card_text", "row_name", "sentences",
-    "title", "write_card",
+    "shown", "title", "write_card",
 ]  # fmt: skip
 
 FILE = "gain.json"
@@ -231,6 +231,8 @@ def prompting(gain: Gain) -> Iterator[str]:
             f"{count}, the best prompt of the base model is: {one_line(found.prompt)}. "
             f"Training adds {shown(found.difference)} to it{end[sign(found.difference)]}"
         )
+    if len(gain.rows) == 2:
+        yield "No prompt with solved examples was measured."
 
 
 def form(found: Format) -> str:

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 from gnomon.config import RunConfig
 from gnomon.config.sections import EvalSet
 from gnomon.envs import Env
+from gnomon.errors import ConfigError
 from gnomon.launch.again import Named, made
 from gnomon.launch.evaluation_envs import set_envs
+from gnomon.launch.find import env_class
 from gnomon.launch.local import built, here, task_at
 from gnomon.launch.makers.held_out import make_set_actor
 from gnomon.launch.objects import OBJECT, by_object
@@ -150,11 +152,10 @@ def sampled(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[Part, S
     config, env = runs.config, runs.env
     if env is None:
         raise by_object(config.env.type, f"{next(iter(runs.folders.values()))}/recipe.toml", FIX)
-    kind, options = env_of(runs.wanted.transfer) if runs.wanted.transfer else ("", {})
-    own = {USUAL: {}, EXAMPLES: {"shots": runs.wanted.shots}, OTHER: {**options, "type": kind}}
+    own = {USUAL: {}, EXAMPLES: {"env": {"shots": runs.wanted.shots}}, OTHER: other(runs)}
     numbers = {"every": 1, "tasks": runs.tasks, "samples": runs.samples, "temperature": config.rollout.temperature}
     names = dict.fromkeys(part.evaluation for part in missing)
-    sets = {name: EvalSet.model_validate({**numbers, "env": own[name]}) for name in names}
+    sets = {name: EvalSet.model_validate(numbers | own[name]) for name in names}
     plain = here(config.model_copy(update={"eval": config.eval.model_copy(update={"sets": {}})}))
     asked = plain.model_copy(update={"eval": config.eval.model_copy(update={"sets": sets})})
     found: dict[Part, Sequence[Group]] = {}
@@ -177,6 +178,22 @@ def sampled(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[Part, S
 
 
 FIX = "gnomon gain RUN --shots 0, of runs with eval.samples of 2 or more: what they recorded is enough"
+
+
+def other(runs: Measured) -> dict[str, Any]:
+    """The settings of the evaluation that is transferred to. Raises: ConfigError E021 for an unknown environment."""
+    name = runs.wanted.transfer
+    if not name:
+        return {}
+    if known := runs.config.eval.sets.get(name):
+        return {"env": known.env, "temperature": known.temperature}
+    kind, options = env_of(name)
+    try:
+        env_class(kind, "--transfer")
+    except ConfigError as error:
+        fix = error.fix.replace("env=", "--transfer ")
+        raise ConfigError(error.code, error.what, where=error.where, why=error.why, fix=fix) from error
+    return {"env": {**options, "type": kind}}
 
 
 def telling(runs: Measured, part: Part) -> str:
