@@ -1,8 +1,9 @@
 """A data set as an environment: columns, splits, order, one-shot, ranked subsets, and every mistake with its place."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -10,8 +11,10 @@ from commands import command
 from gnomon.envs import Dataset
 from gnomon.envs.base import SLOT, split_of
 from gnomon.envs.check import check_env
+from gnomon.envs.rows import hub
 from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.types import Message, Status
+from models.hub_cache import ONE, TWO, Stored, serving
 
 
 def written(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -384,51 +387,66 @@ def test_a_run_tells_them_before_it_starts(tmp_path: Path) -> None:
 # Hub data sets
 
 
-Hub = tuple[Path, list[tuple[str | None, str | None]]]
-"""A folder, and the configurations and revisions that were asked for."""
+def practice(start: int = 0) -> dict[str, bytes]:
+    """The files of a data set with two configurations, each with two splits. Args: start: number of the first row."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from envs.hub_rows import TEXT, files
+
+    schema = pyarrow.schema({name: TEXT for name in ("q", "a", "n")})
+    parts = {
+        f"{name}/{split}.parquet": (sums(count, start + 1000 * place + first), schema)
+        for place, name in enumerate(("easy", "hard"))
+        for split, count, first in (("practice", 30, 0), ("exam", 6, 500))
+    }
+    splits = ("practice", "exam")
+    return files(parts, {name: {split: f"{name}/{split}.parquet" for split in splits} for name in ("easy", "hard")})
+
+
+class DataHub(NamedTuple):
+    """A hub on this machine that has `someone/sums`."""
+
+    commits: dict[str, dict[str, bytes]]
+    refs: dict[str, str]
+    asked: list[str]
+    """Requests."""
 
 
 @pytest.fixture
-def hub_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """A folder in the hub's format with two configurations, reached as if by a name of the hub."""
+def data_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DataHub]:
     pytest.importorskip("datasets")
-    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    import datasets
     import datasets.config
+    import huggingface_hub.constants
+    from huggingface_hub import HfFileSystem
 
+    commits, refs = {ONE: practice()}, {"main": ONE, "v1": ONE}
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "own"
-    for place, name in enumerate(("easy", "hard")):
-        (folder / name).mkdir(parents=True)
-        for split, rows in (("practice", sums(30, 1000 * place)), ("exam", sums(6, 1000 * place + 500))):
-            pq.write_table(pa.Table.from_pylist(rows), folder / name / f"{split}.parquet")
-    configs = "".join(
-        f"- config_name: {name}\n  data_files:\n"
-        + "".join(f"  - split: {split}\n    path: {name}/{split}.parquet\n" for split in ("practice", "exam"))
-        for name in ("easy", "hard")
-    )
-    (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
-    asked: list[tuple[str | None, str | None]] = []
-    load = datasets.load_dataset
-
-    def of_the_hub(name: str, config: str | None = None, *, revision: str | None = None) -> Any:
-        """The download is left out; what comes after it is the library's own."""
-        asked.append((config, revision))
-        return load(str(folder) if name == "someone/sums" else name, config)
-
-    monkeypatch.setattr(datasets, "load_dataset", of_the_hub)
-    return folder, asked
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    with serving({"datasets/someone/sums": Stored(commits, refs)}) as (url, asked):
+        monkeypatch.setattr(datasets.config, "HF_ENDPOINT", url)
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+        template = url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        HfFileSystem.clear_instance_cache()
+        hub.cache_clear()
+        yield DataHub(commits, refs, asked)
 
 
-def test_a_hub_data_set_takes_configuration_split_and_revision(hub_folder: Hub) -> None:
-    _, asked = hub_folder
-    env = Dataset(path="someone/sums", config="hard", train="practice", test="exam", revision="abc123", **COLUMNS)
+def test_a_hub_data_set_takes_configuration_split_and_revision(data_hub: DataHub) -> None:
+    data_hub.commits[TWO] = practice(start=7)
+    data_hub.refs["main"] = TWO
+    env = Dataset(path="someone/sums", config="hard", train="practice", test="exam", revision="v1", **COLUMNS)
     assert len(env.tasks("train")) == 30 and len(env.tasks("test")) == 6
     assert all(1000 <= int(text.split()[0]) < 1030 for text in prompts(env, "train"))
-    assert set(asked) == {("hard", "abc123")}
+    newest = Dataset(path="someone/sums", config="hard", train="practice", test="exam", **COLUMNS)
+    assert all(1007 <= int(text.split()[0]) < 1037 for text in prompts(newest, "train"))
+    with pytest.raises(ConfigError, match="E150") as caught:
+        Dataset(path="someone/sums", config="hard", revision="v2", **COLUMNS).tasks("train")
+    assert "--revision v2" in caught.value.fix
+    assert not [request for request in data_hub.asked if "/easy/" in request], "other configurations are not fetched"
 
 
-def test_a_hub_data_set_is_known_by_the_hash_of_its_rows(hub_folder: Hub) -> None:
+def test_a_hub_data_set_is_known_by_the_hash_of_its_rows(data_hub: DataHub) -> None:
     def contents(config: str) -> dict[str, str]:
         options = {"config": config, "train": "practice", "test": "exam", **COLUMNS}
         found = Dataset(path="someone/sums", **options).contents
@@ -440,10 +458,8 @@ def test_a_hub_data_set_is_known_by_the_hash_of_its_rows(hub_folder: Hub) -> Non
     assert Dataset().contents == {}, "files are known by their own hashes"
 
 
-def test_a_run_on_a_hub_data_set_that_changed_is_not_resumed(hub_folder: Hub, tmp_path: Path) -> None:
-    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+def test_a_run_on_a_hub_data_set_that_changed_is_not_resumed(data_hub: DataHub, tmp_path: Path) -> None:
     from gnomon.config import Env, RunConfig
-    from gnomon.envs.rows import hub
     from gnomon.launch.data import data_hashes, require_same_data
 
     options = {"path": "someone/sums", "config": "easy", "train": "practice", "test": "exam", **COLUMNS}
@@ -451,7 +467,8 @@ def test_a_run_on_a_hub_data_set_that_changed_is_not_resumed(hub_folder: Hub, tm
     before = data_hashes(config, env)
     assert set(before) == {"env.path", "env.test"}
     require_same_data(config, env, before, tmp_path)
-    pq.write_table(pa.Table.from_pylist(sums(30, 1)), hub_folder[0] / "easy" / "practice.parquet")
+    data_hub.commits[TWO] = practice(start=7)
+    data_hub.refs["main"] = TWO
     hub.cache_clear()
     with pytest.raises(RunError, match="E190") as caught:
         require_same_data(config, env, before, tmp_path)

@@ -1,4 +1,4 @@
-"""A cache of the Hugging Face hub, and a hub, with copies of the shipped model."""
+"""A cache of the Hugging Face hub with copies of the shipped model, and a hub of models and data sets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Thread
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from gnomon.models.folder import TINY
 
@@ -45,9 +47,18 @@ def forget(cache: Path) -> None:
     shutil.rmtree(cache, ignore_errors=True)
 
 
+class Stored(NamedTuple):
+    """What a hub has under a name."""
+
+    commits: Mapping[str, Mapping[str, bytes]]
+    """Files by commit."""
+    refs: Mapping[str, str]
+    """Commits by branch."""
+
+
 @contextmanager
-def serving(commits: Mapping[str, Mapping[str, bytes]], refs: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """A hub on this machine. Args: commits: files by commit; refs: commits by branch. Yields: its address, and the
+def serving(repos: Mapping[str, Stored]) -> Iterator[tuple[str, list[str]]]:
+    """A hub on this machine. Args: repos: by `models/OWNER/NAME` or `datasets/OWNER/NAME`. Yields: its address, and the
     requests that it gets."""
     asked: list[str] = []
 
@@ -59,33 +70,37 @@ def serving(commits: Mapping[str, Mapping[str, bytes]], refs: Mapping[str, str])
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name.replace("_", "-"), value)
             self.end_headers()
-            if self.command == "GET":
+            if self.command != "HEAD":
                 self.wfile.write(body)
 
+        def send_json(self, value: object) -> None:
+            self.send(json.dumps(value).encode(), Content_Type="application/json")
+
         def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
+            path = unquote(self.path.partition("?")[0])
             asked.append(f"{self.command} {path}")
-            api = path.removeprefix(f"/api/models/{REPO}").strip("/").split("/")
-            if not path.startswith((f"/api/models/{REPO}", f"/{REPO}/resolve/")):
+            length = int(self.headers.get("Content-Length", 0))
+            wanted = json.loads(self.rfile.read(length))["paths"] if length else []
+            kind, verb, repo, revision, rest = requested(path)
+            if f"{kind}/{repo}" not in repos:
                 return self.send(b"{}", 404, X_Error_Code="RepoNotFound")
-            revision = path.split("/")[4] if "/resolve/" in path else api[1] if len(api) > 1 else "main"
+            commits, refs = repos[f"{kind}/{repo}"]
             commit = refs.get(revision, revision)
             if commit not in commits:
                 return self.send(b"{}", 404, X_Error_Code="RevisionNotFound")
             files = commits[commit]
-            if "/resolve/" in path:
-                body = files[path.split("/", 5)[5]]
+            if verb == "resolve":
+                if rest not in files:
+                    return self.send(b"{}", 404, X_Error_Code="EntryNotFound")
+                body = files[rest]
                 return self.send(body, ETag=f'"{sha256(body).hexdigest()}"', X_Repo_Commit=commit)
-            if api[0] == "tree":
-                entries = [
-                    {"type": "file", "path": name, "size": len(body), "oid": sha256(body).hexdigest()[:40]}
-                    for name, body in files.items()
-                ]
-                return self.send(json.dumps(entries).encode(), Content_Type="application/json")
-            facts = {"id": REPO, "sha": commit, "siblings": [{"rfilename": name} for name in files]}
-            return self.send(json.dumps(facts).encode(), Content_Type="application/json")
+            if verb == "paths-info":
+                return self.send_json([entry for entry in entries(files) if entry["path"] in wanted])
+            if verb == "tree":
+                return self.send_json([entry for entry in entries(files) if within(str(entry["path"]), rest)])
+            self.send_json({"id": repo, "sha": commit, "siblings": [{"rfilename": name} for name in files]})
 
-        do_HEAD = do_GET
+        do_HEAD = do_POST = do_GET
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -94,3 +109,30 @@ def serving(commits: Mapping[str, Mapping[str, bytes]], refs: Mapping[str, str])
     finally:
         server.shutdown()
         server.server_close()
+
+
+def requested(path: str) -> tuple[str, str, str, str, str]:
+    """Of a request: `models` or `datasets`, the verb, the repository, the revision and the file or folder."""
+    words = path.strip("/").split("/")
+    if len(words) < 4:
+        return "", "", "", "", path
+    if words[0] == "api":
+        _, kind, owner, name, verb, revision, *rest = words if len(words) > 5 else [*words, "revision", "main"]
+    elif words[0] == "datasets":
+        kind, owner, name, verb, revision, *rest = words
+    else:
+        kind, (owner, name, verb, revision, *rest) = "models", words
+    return kind, verb, f"{owner}/{name}", revision, "/".join(rest)
+
+
+def entries(files: Mapping[str, bytes]) -> list[dict[str, object]]:
+    """Files and folders, as the hub describes them."""
+    folders = {str(folder) for name in files for folder in PurePosixPath(name).parents} - {"."}
+    found: list[dict[str, object]] = [{"type": "directory", "path": name, "oid": ONE, "size": 0} for name in folders]
+    for name, body in files.items():
+        found.append({"type": "file", "path": name, "size": len(body), "oid": sha256(body).hexdigest()[:40]})
+    return found
+
+
+def within(path: str, folder: str) -> bool:
+    return not folder or path.startswith(f"{folder}/")

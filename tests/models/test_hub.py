@@ -12,7 +12,7 @@ from gnomon.models.folder import config_folder, model_folder, present_folder
 from gnomon.models.hub import at_commits, hub_name
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
-from models.hub_cache import ONE, REPO, TWO, contents, put, serving
+from models.hub_cache import ONE, REPO, TWO, Stored, contents, put, serving
 
 NAMES = {
     "Qwen/Qwen3-0.6B": ("Qwen/Qwen3-0.6B", ""),
@@ -96,7 +96,7 @@ def test_without_a_hub_the_fix_can_be_pasted(cache: Path) -> None:
 
 
 def test_a_hub_that_does_not_answer_is_no_hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving({}, {}) as (url, _):
+    with serving({}) as (url, _):
         pass  # Its port is closed now.
     hub_at(url, monkeypatch)
     put(cache, ONE, {"config.json": contents()["config.json"]}, "main")
@@ -113,7 +113,7 @@ def hub_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_is_fetched_once_and_neither_pickles_nor_code_are(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = contents() | {"pytorch_model.bin": b"pickle", "mine.py": b"code", "onnx/model.json": b"{}", "LICENSE": b"x"}
-    with serving({ONE: files}, {"main": ONE}) as (url, asked):
+    with serving({f"models/{REPO}": Stored({ONE: files}, {"main": ONE})}) as (url, asked):
         hub_at(url, monkeypatch)
         light = config_folder(REPO)
         assert not list(light.glob("*.safetensors")) and Tokenizer(light).encode("1")
@@ -125,7 +125,7 @@ def test_a_model_is_fetched_once_and_neither_pickles_nor_code_are(cache: Path, m
 
 
 def test_what_the_hub_does_not_have_is_refused_by_name(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving({ONE: contents()}, {"main": ONE}) as (url, _):
+    with serving({f"models/{REPO}": Stored({ONE: contents()}, {"main": ONE})}) as (url, _):
         hub_at(url, monkeypatch)
         for name in ("owner/nothing", f"{REPO}@v9"):
             with pytest.raises(ModelError, match="E336") as caught:

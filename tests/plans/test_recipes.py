@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -95,5 +96,9 @@ def test_countdown_rows_are_judged_by_any_expression(tmp_path: Path) -> None:
     last = task.answer - 6
     assert env.verify(task, f"<answer>{last} + 2 * 3</answer>").correct
     assert env.verify(task, f"<answer>(3 * 2) + {last}</answer>").correct
+    for task in env.tasks("train"):
+        assert env.verify(task, env.framed(env.solution(task))).correct, "an audit needs a correct reply"
+    with pytest.raises(ValueError, match=r"no expression of \[1, 2\] has the value 99"):
+        env.solution(replace(task, answer=99, info={"numbers": [1, 2]}))
     for wrong in (f"{last} + 6", f"{last} + 2 + 3", "2 * 3"):
         assert env.verify(task, f"<answer>{wrong}</answer>").status is Status.WRONG

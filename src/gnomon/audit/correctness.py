@@ -114,7 +114,10 @@ def wrong_ones(case: Case) -> Iterator[Finding]:
         if judgement.correct:
             by_rule.setdefault(rule, []).append((kind, judgement))
     proven = [r.correct for (_, rule, _, _), r in zip(asked, judgements, strict=True) if rule not in LEADS]
-    case.tables["errors"]["wrong answers accepted"] = interval(mean_interval([float(correct) for correct in proven]))
+    if proven:
+        case.tables["errors"]["wrong answers accepted"] = interval(mean_interval([float(right) for right in proven]))
+    else:
+        case.skipped["correctness, wrong answers"] = "no answer is surely wrong: all tasks have the same `answer`"
     asked_by = Counter(rule for _, rule, _, _ in asked)
     for rule, found in by_rule.items():
         if rule in LEADS and len(found) < 0.5 * asked_by[rule]:

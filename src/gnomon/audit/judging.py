@@ -21,6 +21,7 @@ from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
 from gnomon.errors import GnomonError
 from gnomon.integrations.rewards.base import clipped
+from gnomon.sandbox import Limits
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
 from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned, own_cpu
@@ -29,8 +30,9 @@ __all__ = ["SECONDS", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers
 
 SECONDS = 1.0
 """CPU time limit of one verdict."""
-WALL = 8.0
-"""Wall-clock limit of one verdict, in seconds; longer than the CPU limit, because the machine may be busy."""
+WALL, SPARE = 8.0, 3.0
+"""Wall-clock limit of one verdict, in seconds; longer than the CPU limit, because the machine may be busy. A verifier
+that runs code ends it at a limit of its own, so it gets `SPARE` seconds more than that."""
 PATIENCE = 20
 """Factor on these limits for a probe of many verdicts."""
 SHIFT = 0.1
@@ -152,12 +154,14 @@ class VerifierWorkers:
         self.seen: list[Judgement] = []
         """All verdicts so far."""
         self.kills, self.most_kills = 0, SILENT
+        limits = getattr(subject.verifier, "limits", None)
+        self.wall = max(WALL, limits.wall_seconds + SPARE) if isinstance(limits, Limits) else WALL
 
     @cached_property
     def pool(self) -> Pool:
         """The pool, started by the first call."""
         return Pool(
-            self.sent, self.workers, seconds=SECONDS, wall=WALL, memory=MEMORY, output=2**24, retries=0,
+            self.sent, self.workers, seconds=SECONDS, wall=self.wall, memory=MEMORY, output=2**24, retries=0,
             variables=self.variables, imports=self.imports,
         )  # fmt: skip
 
@@ -190,7 +194,7 @@ class VerifierWorkers:
                 slept = isinstance(outcome, Exceeded) and outcome.resource == "wall"
                 self.kills += 0 if isinstance(outcome, Raised) else 4 if slept else 1
                 if len(chunk) == 1:
-                    found[chunk[0]] = instead(outcome, *asked[chunk[0]])
+                    found[chunk[0]] = instead(outcome, *asked[chunk[0]], self.wall)
                 else:  # One of the calls ended the worker, and it is not known which.
                     waiting.extend([place] for place in chunk)
         judgements = [
@@ -270,13 +274,13 @@ def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
     return ""
 
 
-def instead(outcome: Outcome, index: int, reply: str) -> Judgement:
-    """The judgement for a call that ended its worker."""
+def instead(outcome: Outcome, index: int, reply: str, wall: float) -> Judgement:
+    """The judgement for a call that ended its worker. Args: wall: the limit of its time by the clock, in seconds."""
     match outcome:
         case Exceeded(resource):
             reasons = {
                 "cpu": f"over {SECONDS:g} s of processor time",
-                "wall": f"no verdict after {WALL:g} s",
+                "wall": f"no verdict after {wall:g} s",
                 "memory": f"over {MEMORY // 2**20} MiB of memory",
                 "output": "a verdict too large to send",
             }

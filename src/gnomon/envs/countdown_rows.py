@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gnomon.envs.base import SLOT, identity, user
 from gnomon.envs.dataset import Dataset
+from gnomon.envs.expressions import solve
 from gnomon.envs.rows import Row
 from gnomon.types import Task, Verdict
 from gnomon.verifiers import evaluate
@@ -54,6 +55,13 @@ class CountdownRows(Dataset):
 
     def verify(self, task: Task, reply: str) -> Verdict:
         return self.judge(reply, lambda answer: self.check(task, answer))
+
+    def solution(self, task: Task) -> str:
+        """Raises: ValueError if no expression has the value."""
+        found = solve(task.info["numbers"], task.answer)
+        if found is None:
+            raise ValueError(f"no expression of {task.info['numbers']} has the value {task.answer}")
+        return found
 
 
 def listed(row: Row, numbers: str, target: str) -> str:

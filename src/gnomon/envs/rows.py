@@ -173,21 +173,44 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
     import datasets
 
     try:
-        found = datasets.load_dataset(name, config or None, revision=revision or None)
+        place = name if Path(name).is_dir() else reached(name, revision)
+        found = datasets.load_dataset(place, config or None, revision=(place == name and revision) or None)
     except Exception as error:  # loaders, downloads and formats raise many types
-        raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", other_source(name)) from error
+        raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", other_source(name, revision)) from error
     wanted = split or ("train" if "train" in found or len(found) != 1 else next(iter(found)))
     if wanted not in found:
         raise unreadable(name, f"it has no split {wanted!r}", f"one of {', '.join(map(str, found))}")
     return tuple(dict(row) for row in found[wanted])
 
 
-def other_source(name: str) -> str:
+def reached(name: str, revision: str) -> str:
+    """The name of a hub data set. Where HF_HUB_OFFLINE is set, the folder that the hub's cache has of it, if any.
+
+    Without a hub, the package datasets reads whichever revision it has read before, so this asks for a revision.
+    Raises: exceptions of huggingface_hub for a revision that neither the hub nor the cache has.
+    """
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    if not constants.HF_HUB_OFFLINE:
+        if revision:
+            HfApi().dataset_info(name, revision=revision)
+        return name
+    try:
+        return str(snapshot_download(name, repo_type="dataset", revision=revision or None, local_files_only=True))
+    except LocalEntryNotFoundError:
+        if revision:
+            raise
+        return name
+
+
+def other_source(name: str, revision: str = "") -> str:
     """What to do about a data set that cannot be read."""
     if Path(name).is_dir() or name.count("/") != 1:
         return "give a .jsonl, .csv or .parquet file, a folder in the hub's format, or owner/name of a hub data set"
-    folder = f"data/{name.rpartition('/')[2]}"
-    return f"where there is a hub: hf download --repo-type dataset {name} --local-dir {folder}; then env.path={folder}"
+    folder, at = f"data/{name.rpartition('/')[2]}", f" --revision {revision}" if revision else ""
+    download = f"hf download --repo-type dataset {name}{at} --local-dir {folder}"
+    return f"where there is a hub: {download}; then env.path={folder}"
 
 
 def content_hash(rows: Iterable[Row]) -> str:
