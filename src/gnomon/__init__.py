@@ -4,12 +4,14 @@ One call trains: `gnomon.train("countdown")`. The nouns, the four verbs and the 
 importable one by one; nothing heavy is imported before it is used.
 """
 
-from __future__ import annotations
+from gnomon.import_path import put_in_order
 
-import importlib
-import os
-import sys
-from typing import TYPE_CHECKING
+put_in_order()  # Before more of the standard library is imported.
+
+import importlib  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
 
 __version__ = "0.1.0"
 

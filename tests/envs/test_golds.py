@@ -62,6 +62,39 @@ def test_a_missing_value_is_no_right_answer(name: str, verifier: str, tmp_path: 
     assert caught.value.where.endswith("column 'answer', rows 9, 17") and "row 9" in caught.value.why
 
 
+@pytest.mark.parametrize("verifier", ["math", "number", "pattern", "polynomial", "schema", "sets", "text"])
+def test_a_gold_that_is_nested_too_deep_is_named(verifier: str, tmp_path: Path) -> None:
+    pytest.importorskip({"math": "mpmath", "schema": "jsonschema"}.get(verifier, "json"))
+    gold = json.dumps({} if verifier == "schema" else "1")
+    rows = [f'{{"prompt": "{n} + 1 = ?", "answer": {gold}}}' for n in range(20)]
+    for place, (opening, closing) in {3: "[]", 7: ('{"not":', "}")}.items():
+        rows[place] = f'{{"prompt": "deep {place}", "answer": {opening * 600}1{closing * 600}}}'
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    with pytest.raises(ConfigError, match="E153") as caught:
+        Dataset(path=str(tmp_path / "a.jsonl"), verifier=verifier).tasks("train")
+    assert caught.value.where.endswith("column 'answer', rows 3, 7")
+    assert caught.value.why == "row 3: the task's own answer is nested over 128 deep"
+
+
+def test_a_schema_is_checked_before_a_run(tmp_path: Path) -> None:
+    pytest.importorskip("jsonschema")
+    for gold, words in (
+        ({"type": "nonsense"}, "is not a JSON schema: 'nonsense'"), ({"$ref": "#"}, "recurses without end"),
+        ({"$ref": "#/nope"}, "is not a JSON schema: PointerToNowhere"), ({"pattern": "("}, "is not a 'regex'"),
+    ):  # fmt: skip
+        rows = [{"prompt": f"object {n}", "answer": gold} for n in range(2)]
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        with pytest.raises(ConfigError, match="E153") as caught:
+            Dataset(path=str(tmp_path / "a.jsonl"), verifier="schema").tasks("train")
+        assert words in caught.value.why
+
+
+def test_an_error_names_the_kind_of_a_gold_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="E153") as caught:
+        Dataset(path=written(tmp_path / "a.jsonl", "x"), verifier="number").tasks("train")
+    assert caught.value.why == "row 9: the task's own answer 'x' cannot be read: not a number"
+
+
 def test_the_items_of_a_set_are_one_answer(tmp_path: Path) -> None:
     env = Dataset(path=written(tmp_path / "a.jsonl", ["a", "b"]), verifier="sets")
     task = next(task for split in ("train", "test") for task in env.tasks(split) if task.info["row"] == 9)

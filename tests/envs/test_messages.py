@@ -35,6 +35,7 @@ TEXT: dict[str, Any] = {
 OTHER: dict[str, tuple[Any, str]] = {
     "image": ([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "1+1?"}]}], "type 'image'"),
     "None": ([{"role": "system", "content": None}, {"role": "user", "content": "1+1?"}], "message 0: its content is"),
+    "nested": ([{"role": "user", "content": json.loads("[" * 600 + "]" * 600)}], "it is nested over 128 deep"),
     "no content": ([{"role": "user"}], "message 0 has no 'content'"),
     "no role": ([{"content": "1+1?"}], "message 0 has no 'role'"),
     "other keys": ([{"speaker": "user", "text": "1+1?"}], "its keys are speaker, text"),

@@ -219,6 +219,36 @@ SCRIPTS = {
     "inspect.getsource": "import inspect\ndef f(x): return x+1\ninspect.getsource(f)\nprint(f(int(input())))",
     "traceback": ("import traceback\ntry: 1/0\nexcept ZeroDivisionError: traceback.print_exc()\nprint(int(input())+1)"),
     "stdout none then reopen": "import sys,os\nsys.stdout.flush()\nfd=os.dup(1)\nos.dup2(fd,1)\nprint(int(input())+1)",
+    "own module": "open('helper.py','w').write('def f(x): return x+1')\nimport helper\nprint(helper.f(int(input())))",
+    "own module after another import": (
+        "try: import nothing\nexcept ImportError: pass\n"
+        "with open('helper.py','w') as out: out.write('y=int(input())+1')\n"
+        "from helper import y\nprint(y)"
+    ),
+    "own package": (
+        "import os\nos.mkdir('own')\n"
+        "for name, text in (('__init__', ''), ('part', 'def f(x): return x+1')):\n"
+        "    with open(f'own/{name}.py','w') as out: out.write(text)\n"
+        "from own.part import f\nprint(f(int(input())))"
+    ),
+    "own module, loaded again": (
+        "import importlib\n"
+        "open('helper.py','w').write('y=0')\nimport helper\n"
+        "open('helper.py','w').write('y = int(input()) + 1')\nprint(importlib.reload(helper).y)"
+    ),
+    "own file as a process": (
+        "import subprocess,sys\n"
+        "if sys.argv[1:]: print(int(sys.argv[1])+1)\n"
+        "else: print(subprocess.check_output([sys.executable,__file__,input()],text=True))"
+    ),
+    "own source": "x=int(input())\nassert 'own source' in open(__file__).read() # own source\nprint(x+1)",
+    "spawn": (
+        "import multiprocessing as m\ndef f(x): return x+1\n"
+        "if __name__=='__main__':\n    with m.get_context('spawn').Pool(1) as p: print(*p.map(f,[int(input())]))"
+    ),
+    "byte order mark": "\ufeffprint(int(input())+1)",
+    "space without width": "\u200bprint(int(input())+1)",
+    "encoding": "#!/usr/bin/env python3\n# -*- coding: utf-8 -*-\nprint(int(input())+1)",
 }
 
 FUNCTIONS: dict[str, tuple[Any, str]] = {
@@ -261,6 +291,22 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
         ),
     ),
     "fence in a docstring": (NEXT, 'def solve(x):\n    """\n    ```\n    1 -> 2\n    ```\n    """\n    return x + 1'),
+    "own module": (
+        NEXT,
+        "open('helper.py','w').write('def f(x): return x+1')\nimport helper\ndef solve(x): return helper.f(x)",
+    ),
+    "own module in the call": (
+        NEXT,
+        (
+            "import importlib\n"
+            "def solve(x):\n"
+            "    with open(f'm{x}.py','w') as out: out.write(f'y={x}+1')\n"
+            "    return importlib.import_module(f'm{x}').y"
+        ),
+    ),
+    "byte order mark": (NEXT, "\ufeffdef solve(x): return x+1"),
+    "space without width": (NEXT, "\n\u200b\u2060def solve(x): return x+1"),
+    "byte order mark, indented": (NEXT, "\ufeff    def solve(x):\n        return x+1"),
 }
 
 ODD_PROGRAMS: dict[str, tuple[Any, str]] = {name: (ADD, source) for name, source in SCRIPTS.items()} | {

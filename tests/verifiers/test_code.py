@@ -131,7 +131,8 @@ def test_values_are_compared_by_type_and_content(options: Any, said: Any, expect
 @pytest.mark.parametrize(
     ("tolerance", "printed", "expected", "same"),
     [
-        (0, "2", "2 \n\n", True), (0, "0.5", "0.50", False), (0, "1 2", "1  2", False), (0, "", "", True),
+        (0, "2", "2 \n\n", True), (0, "\ufeff2", "2", False),
+        (0, "0.5", "0.50", False), (0, "1 2", "1  2", False), (0, "", "", True),
         (1e-6, "0.333333", "0.333333333333", True), (1e-6, "0.33333", "0.333333333333", False),
         (1e-6, "2", "2.0", True), (1e-6, "2", "3", False), (1e-6, "07", "7", False), (1e-6, "2.5e0", "2.5", True),
         (1e-6, "x = [0.5, -1.50]", "x = [.5, -1.5]", True), (1e-6, "y = 0.5", "x = 0.5", False),
@@ -207,6 +208,15 @@ def test_a_broken_sandbox_is_our_failure() -> None:
 def test_a_task_without_tests_is_its_authors_mistake(gold: Any) -> None:
     with pytest.raises(ValueError, match=r"contains no tests|a test of"):
         Cases.read(gold)
+
+
+def test_signs_without_width_hide_no_block_of_code() -> None:
+    for reply in (
+        "\ufeff```python\nx = 1\n```",
+        "```\u200bpython\r\nx = 1\r\n\u2060```",
+        "```\nx = 1\n```\u200b\nDone.",
+    ):
+        assert UnitTests().extract(reply).text == "x = 1"
 
 
 def test_signs_that_no_source_has() -> None:

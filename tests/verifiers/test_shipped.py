@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gnomon.errors import VerifierError
 from gnomon.types import Status, Verdict
 from gnomon.verifiers import Judge, Verifier
 from gnomon.verifiers.hostile import HOSTILE
@@ -38,6 +41,39 @@ def test_gold_earns_the_top_and_what_is_wrong_less(case: Shipped) -> None:
     for reply in case.wrong:
         verdict = case.verifier.verify(case.task, reply)
         assert not verdict.correct and low <= verdict.reward < high, reply
+
+
+NESTED = {
+    "brackets": ("(", ")"), "lists": ("[", "]"), "objects": ('{"a":', "}"), "braces": ("{", "}"), "signs": ("-", ""),
+    "fractions": (r"\frac{1}{", "}"), "numerators": (r"\frac{", "}{2}"),
+    "roots": (r"\sqrt{", "}"), "powers": ("2^{", "}"),
+    "factorials": ("", "!"), "quotients": ("x/", ""), "primes": ("", "'"), "differences": (r"A\setminus ", ""),
+    "patterns": ("(?:", ")"), "openings": ("(", ""), "marks": ("**", "**"),
+    "boxes": (r"\boxed{", "}"), "matrices": (r"\begin{pmatrix}", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHIPPED)
+def test_nothing_is_nested_too_deep_for_a_verifier(case: Shipped) -> None:
+    """Neither a reply, nor a task's answer: a verdict, or an error of the author's that says so."""
+    for depth in (129, 600):
+        for opening, closing in NESTED.values():
+            text = opening * depth + "1" + closing * depth
+            for reply in (text, slot(text), f"\\boxed{{{text}}}", f"```python\n{text}\n```"):
+                verdict = case.verifier.verify(case.task, reply)
+                assert case.name in FOOLED or not verdict.correct, text[:60]
+            with suppress(ValueError, VerifierError):
+                case.verifier.verify(replace(case.task, answer=text), slot(text))
+    for kind in (lambda value: [value], lambda value: {"allOf": [value]}, lambda value: {"not": value}):
+        gold: object = True
+        for _ in range(600):
+            gold = kind(gold)
+        try:
+            case.verifier.verify(replace(case.task, answer=gold), case.wrong[0])
+        except ValueError as error:
+            assert "nested over 128 deep" in str(error)
+        else:
+            assert case.name in FOOLED | {"shuffled"}, "it does not read the task's answer"
 
 
 @pytest.mark.parametrize("case", SHIPPED)

@@ -121,7 +121,7 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
     for number, line in lines:
         try:
             tasks.append(task_of(json.loads(line)))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             why = f"{type(error).__name__}: {error}"
             raise ConfigError(
                 "E122", "a line is not a task", where=f"{path}, line {number}", why=why, fix=fix

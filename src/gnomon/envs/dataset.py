@@ -300,7 +300,7 @@ def ranking(path: str) -> list[str]:
     """The ids of a file of `gnomon rank`, best first."""
     try:
         return [str(entry["id"]) for entry in json.loads(Path(path).read_text("utf-8"))["tasks"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         raise ConfigError(
             "E152", "the ranking cannot be read", where=path, why=why, fix="gnomon rank RUN --out FILE"

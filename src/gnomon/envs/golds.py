@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.envs.row_checks import Placed, numbered
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.verifiers.extract import MAX_SLOT
+from gnomon.verifiers.slot import require_shallow
 
 if TYPE_CHECKING:
     from gnomon.envs.dataset import Dataset
@@ -27,6 +28,7 @@ def reference(value: Any) -> Any:
     """The reference answer in a cell: a text, several texts, or a mapping. Raises: ValueError for a missing value."""
     if callable(getattr(value, "tolist", None)):  # An array or a scalar of numpy.
         value = value.tolist()
+    require_shallow(value)
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list | tuple):

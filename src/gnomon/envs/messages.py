@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gnomon.types import Message
+from gnomon.verifiers.slot import require_shallow
 
 __all__ = ["messages_of", "prompt_of", "text_of"]
 
@@ -43,6 +44,7 @@ def messages_of(value: Any) -> tuple[Message, ...]:
     """
     if callable(getattr(value, "tolist", None)):  # An array or a scalar of numpy.
         value = value.tolist()
+    require_shallow(value, "it")
     if isinstance(value, Mapping | Message):
         value = columns(value) if isinstance(value, Mapping) and isinstance(value.get("role"), list) else [value]
     if not isinstance(value, list | tuple):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import os
 import sys
-from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +13,7 @@ from gnomon.envs.blame import place, quoted, raised
 from gnomon.errors import ConfigError, GnomonError, sibling
 from gnomon.import_path import add_working_folder
 from gnomon.workers.fork_server import WORKER
+from gnomon.workers.serialise import module_of
 
 __all__ = ["classes", "imported", "no_file", "require_outside", "unimportable"]
 
@@ -49,7 +48,7 @@ def imported(name: str, attribute: str, where: str) -> ModuleType:
     add_working_folder()
     LOADING.append(name)
     try:
-        return from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+        return module_of(Path(name)) if name.endswith(".py") else importlib.import_module(name)
     except FileNotFoundError as error:
         if Path(name).is_file():
             raise unimportable(name, error, where) from error
@@ -72,13 +71,23 @@ def unimportable(name: str, error: Exception, where: str) -> ConfigError:
     if isinstance(error, SyntaxError) and error.filename:
         line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
     fix = "correct this line, then repeat the command"
-    if isinstance(error, ModuleNotFoundError) and error.name:
+    if own := hidden(error):
+        fix = f"mv {own} my_{own}, and import it by this name: an installed package is also called {Path(own).stem}"
+    elif isinstance(error, ModuleNotFoundError) and error.name:
         fix = f"pip install {error.name}, or start in a folder from which {error.name} can be imported"
     elif isinstance(error, SyntaxError) and error.msg == "expected ':'" and error.text:
         fix = f"{error.text.strip()}:"
     elif "frozen dataclass" in str(error):
         fix = "@dataclass(frozen=True, kw_only=True), above the class"
     return ConfigError("E023", f"{name} cannot be imported: {raised(error)}", where=line or where, fix=fix)
+
+
+def hidden(error: Exception) -> str:
+    """The file of the working folder that was not imported, because an installed package has its name; or empty."""
+    of = error.obj if isinstance(error, AttributeError) else None
+    name = (of.__name__ if isinstance(of, ModuleType) else getattr(error, "name", "") or "").partition(".")[0]
+    file, found = Path(f"{name}.py"), getattr(sys.modules.get(name), "__file__", None)
+    return file.name if name and file.is_file() and found and not Path(found).samefile(file) else ""
 
 
 LOADING: list[str] = []
@@ -93,21 +102,3 @@ def require_outside() -> None:
             why="every worker process imports the file of the environment and would start the run again",
             fix='put the call under `if __name__ == "__main__":`',
         )  # fmt: skip
-
-
-def from_file(path: Path) -> ModuleType:
-    """The module of a file, loaded once under a name made of its path."""
-    path = path.resolve()
-    name = "gnomon_env_" + sha256(str(path).encode()).hexdigest()[:12]
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

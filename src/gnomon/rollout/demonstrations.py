@@ -37,7 +37,7 @@ def demonstrations(path: Path, env: Env) -> Demonstrated:
             found.append((tasks[entry["task"]], entry["reply"]))
     except OSError as error:
         raise problem("the demonstrations cannot be read", str(path), str(error.strerror)) from error
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         raise problem("a line of the demonstrations is invalid", where, why) from error
     if not found:

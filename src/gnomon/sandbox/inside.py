@@ -20,7 +20,7 @@ import sys
 from typing import Any
 
 from gnomon.sandbox import confine
-from gnomon.sandbox.run import framed, run
+from gnomon.sandbox.run import FILES, framed, run
 
 __all__ = ["HEAD", "main", "pack"]
 
@@ -108,8 +108,9 @@ def serve(control: socket.socket, plan: dict[str, Any]) -> None:
             os._exit(0)
     os.close(handle)
     _, status, used = os.wait4(child, 0)
-    with contextlib.suppress(OSError):
-        os.unlink(STDIN)
+    for name in (STDIN, *FILES):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
     ended = {"status": status, "cpu": used.ru_utime + used.ru_stime, "left": survivors() or littered()}
     control.sendall(pack(ended))
 

@@ -11,17 +11,21 @@ import errno
 import gc
 import json
 import linecache
+import os
 import random
 import sys
 import threading
 import types
 from collections.abc import Callable
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from typing import Any
 
-__all__ = ["HEAD", "NONCE", "decoded", "encoded", "framed", "run"]
+__all__ = ["FILES", "HEAD", "NONCE", "decoded", "encoded", "framed", "run"]
 
 HEAD, NONCE = 4, 16
 """Sizes in bytes of the length and of the nonce before every report."""
+FILES = ("solution.py", "__main__.py")
+"""Names of the file of a job's and of a program's source, in the working folder."""
 LONGEST = 2000
 """Largest number of characters of an error message that are reported."""
 FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
@@ -79,10 +83,11 @@ def run(work: dict[str, Any], send: Report) -> int:
     Returns: the exit status.
     """
     random.seed(work["seed"])
-    name = "solution" if work["call"] else "__main__"
-    module = file(work["source"], name)
+    path = FILES[not work["call"]]
+    module = file(work["source"], path)
     try:
-        exec(compile(work["source"], f"{name}.py", "exec", dont_inherit=True), module.__dict__)
+        # Bytes, as the interpreter reads a file: they may begin with a byte order mark.
+        exec(compile(work["source"].encode(), path, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as leaving:
         status = left(leaving)
         if status and work["call"]:
@@ -96,12 +101,29 @@ def run(work: dict[str, Any], send: Report) -> int:
     return called(work, module, send) if work["call"] else ended(module, status)
 
 
-def file(source: str, name: str) -> types.ModuleType:
-    """The module of a file with this source, as the interpreter starts it: its name, arguments and stack."""
+class Folder(FileFinder):
+    """The modules of the working folder. A program may write one and import it at once."""
+
+    def find_spec(self, fullname: str, target: types.ModuleType | None = None) -> ModuleSpec | None:
+        # Python lists a folder again when its time has changed, and two writes can be within one tick of the clock.
+        self.invalidate_caches()
+        return super().find_spec(fullname, target)
+
+
+def file(source: str, path: str) -> types.ModuleType:
+    """The module of a file with this source, as the interpreter starts it: its name, folder, arguments and stack."""
+    name = path.removesuffix(".py")
     module = sys.modules[name] = types.ModuleType(name)
-    module.__file__ = path = f"{name}.py"
+    module.__file__ = path
+    source = source.removeprefix("\ufeff")
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     sys.argv = [path]
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    sys.path_importer_cache[folder] = Folder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
+    # A source that is larger than a file may be runs without one.
+    with contextlib.suppress(OSError, UnicodeError), open(path, "w", encoding="utf-8") as copy:
+        copy.write(source)
     frame: types.FrameType | None = sys._getframe()
     while frame:
         sys.setrecursionlimit(sys.getrecursionlimit() + 1)
@@ -151,7 +173,7 @@ def refused(error: BaseException, send: Report) -> int:
     send(["exceeded", resource] if resource else ["raised", *named(error)])
     with contextlib.suppress(BaseException):
         inner = error.__traceback__.tb_next if error.__traceback__ else None  # The first frame is `run`.
-        sys.excepthook(type(error), error, inner)
+        sys.excepthook(type(error), error.with_traceback(inner), inner)
     return 1
 
 

@@ -75,7 +75,7 @@ def index(corpus: str) -> Index:
     path = Path(corpus)
     try:
         passages = list(of_folder(path) if path.is_dir() else of_lines(path))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise unreadable(corpus, f"{type(error).__name__}: {error}") from error
     if not passages:
         raise unreadable(corpus, "it contains no passages")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon.types import Task, Verdict
-from gnomon.verifiers.slot import Malformed, Several, Slot
+from gnomon.verifiers.slot import Malformed, Several, Slot, require_shallow
 from gnomon.verifiers.text import Rule, normal, unwrapped
 
 __all__ = ["Choice", "choice"]
@@ -94,6 +94,7 @@ class Choice(Slot):
         """Index of the correct option. Raises: ValueError if the task is not multiple choice."""
         if not isinstance(options, list | tuple) or not 2 <= len(options) <= len(LETTERS):
             raise ValueError(f"a multiple-choice task has 2 to {len(LETTERS)} texts in info['options']")
+        require_shallow(gold)
         place = LETTERS.find(gold.upper()) if isinstance(gold, str) and len(gold) == 1 else gold
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(options):
             raise ValueError(f"the task's own answer {gold!r:.100} is neither the letter nor the index of an option")

@@ -27,8 +27,8 @@ from gnomon.sandbox import (
 )
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers.extract import Extraction, Strictness
-from gnomon.verifiers.fences import fenced
-from gnomon.verifiers.slot import Slot
+from gnomon.verifiers.fences import BLANK, VISIBLE, fenced
+from gnomon.verifiers.slot import Slot, require_shallow
 
 __all__ = ["Case", "Cases", "UnitTests", "code_judged"]
 
@@ -60,8 +60,9 @@ class Cases:
 
         Args: gold: `{"call": "solve", "cases": [[[1, 2], 3], …]}`, each case a list of arguments and the value; or
             `{"cases": [["1 2", "3"], …]}`, each the standard input and the standard output.
-        Raises: ValueError if it is neither. That is an error in the task, not in the reply.
+        Raises: ValueError if it is neither, or nested too deep. That is an error in the task, not in the reply.
         """
+        require_shallow(gold)
         cases = gold.get("cases") if isinstance(gold, dict) else None
         call = gold.get("call", "") if isinstance(gold, dict) else None
         pairs = isinstance(cases, list | tuple) and all(isinstance(c, list | tuple) and len(c) == 2 for c in cases)
@@ -258,7 +259,9 @@ def lines(text: str) -> list[str]:
 
 
 def flush(source: str) -> str:
-    """The source without common indentation, since a block may be indented in a list. Valid source is unchanged."""
+    """The source without invisible characters before it and common indentation. Valid source is unchanged."""
+    head = source[: len(source) - len(source.lstrip(BLANK))]
+    source = head.translate(VISIBLE) + source[len(head) :]
     return dedent(source) if source.lstrip("\n")[:1].isspace() else source
 
 

@@ -8,8 +8,12 @@ from collections.abc import Callable, Collection
 from gnomon.types import Status
 from gnomon.verifiers.extract import ANY, FINAL, NEVER_CLOSES, Extraction, Strictness, after_reasoning
 
-__all__ = ["PYTHON", "fenced"]
+__all__ = ["BLANK", "PYTHON", "VISIBLE", "fenced"]
 
+INVISIBLE = "\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
+"""Characters without width: a byte order mark, spaces, joiners and marks of direction."""
+BLANK = " \t\r\n\f" + INVISIBLE
+VISIBLE = str.maketrans("", "", INVISIBLE)
 FENCE = 3
 """Smallest number of backticks."""
 PYTHON = frozenset(("", "python", "python3", "py"))
@@ -61,7 +65,7 @@ def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tu
         stop = reply.find("\n", place)
         stop = len(reply) if stop < 0 else stop
         # Only the start of a line is read, up to the length of a fence.
-        line = reply[place : min(stop, place + 64)].strip()
+        line = reply[place : min(stop, place + 64)].translate(VISIBLE).strip()
         info = line.lstrip("`")
         marks = len(line) - len(info)
         if marks >= FENCE and "`" not in info:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from gnomon.errors import VerifierError
 from gnomon.types import Part, Status, Task, Verdict
-from gnomon.verifiers.slot import Malformed
+from gnomon.verifiers.slot import Malformed, require_shallow
 from gnomon.verifiers.strict_json import strict_json
 
 __all__ = ["LLMJudge", "marker"]
@@ -68,6 +68,7 @@ class LLMJudge:
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def verify(self, task: Task, reply: str) -> Verdict:
+        require_shallow(task.answer)
         if not reply.strip():
             return verdict(Status.NO_ANSWER, "the reply is empty")
         if len(reply) > self.max_reply:

@@ -20,7 +20,7 @@ from gnomon.verifiers.mathematics.node import Node, key
 from gnomon.verifiers.mathematics.question import misses_form, repeats
 from gnomon.verifiers.mathematics.words import noun
 from gnomon.verifiers.number import Percent, Units
-from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several
+from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several, require_shallow
 from gnomon.verifiers.text import unmarked
 
 __all__ = ["Math"]
@@ -59,6 +59,7 @@ class Math(Answered):
         return boxed(reply, self.strictness)
 
     def verify(self, task: Task, reply: str) -> Verdict:
+        require_shallow(task.answer)
         question = "\n".join(message.content for message in task.messages if message.role != "assistant")
 
         def accepts(answer: str) -> bool:

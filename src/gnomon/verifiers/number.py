@@ -196,7 +196,7 @@ class Number(Answered):
             else:
                 found = self.read(repr(gold) if isinstance(gold, float) else str(gold).strip())
         except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is not a number: {problem}") from problem
+            raise ValueError(f"the task's own answer {gold!r:.100} cannot be read: {problem}") from problem
         if self.units is Units.REQUIRED and found.unit is None:
             raise ValueError(f"the task's own answer {gold!r:.100} has no unit, and units are required")
         return found

@@ -28,7 +28,7 @@ class Pattern(Answered):
             raise ValueError(f"the task's own answer {gold!r:.100} is not a regular expression")
         try:
             return re.fullmatch(gold, answer, flags) is not None
-        except re.error as problem:
+        except (re.error, OverflowError, RecursionError) as problem:
             raise ValueError(f"the task's own answer {gold!r:.100} is not a regular expression: {problem}") from problem
 
     def require_gold(self, gold: Any) -> None:

@@ -239,7 +239,7 @@ class PolynomialAnswer(Answered):
         try:
             right = polynomial(str(gold))
         except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is not a polynomial: {problem}") from problem
+            raise ValueError(f"the task's own answer {gold!r:.100} cannot be read: {problem}") from problem
         parsed = polynomial(answer)
         if self.form is Form.EXPANDED:
             if "(" in answer:

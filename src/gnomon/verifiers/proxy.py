@@ -68,7 +68,7 @@ class NgramModel:
             if body.pop("version") != VERSION:
                 raise ValueError("another version wrote it")
             return NgramModel(**{**body, "weights": tuple(body["weights"])})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
             raise VerifierError(
                 "E112",
                 f"the n-gram model cannot be read: {problem}",

@@ -33,20 +33,42 @@ class JsonSchema(Answered):
             )
 
     def accepts(self, answer: str, gold: Any) -> bool:
-        import jsonschema  # type: ignore[import-untyped, import-not-found, unused-ignore]
-        from referencing import Registry  # type: ignore[import-not-found, unused-ignore]
-
-        if not isinstance(gold, dict | bool):
-            raise ValueError(f"the task's own answer {gold!r:.100} is not a JSON schema")
         value = strict_json(answer)
-        checker = jsonschema.Draft202012Validator(gold, registry=Registry())
+        checker = checker_of(gold)
         try:
             broken = next(checker.iter_errors(value), None)
         except RecursionError as problem:
-            # A recursive schema can exceed the recursion limit on JSON that the parser accepts. A schema that
-            # recurses without end is its author's mistake, and fails on a plain value too.
-            next(checker.iter_errors(None), None)
+            # A recursive schema can exceed the recursion limit on JSON that the parser accepts.
+            require_finite(checker)
             raise Malformed("JSON nested too deep for its schema") from problem
         if broken is not None:
             raise Rejected(f"{broken.json_path:.100} breaks the rule {broken.validator!r}")
         return True
+
+    def require_gold(self, gold: Any) -> None:
+        checker = checker_of(gold)
+        try:
+            checker.check_schema(gold)
+            require_finite(checker)
+        except RecursionError as problem:
+            raise ValueError("the task's own answer is a JSON schema that is nested too deep") from problem
+        except Exception as problem:  # Errors of jsonschema and of referencing have many types.
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a JSON schema: {problem!s:.200}") from problem
+
+
+def checker_of(gold: Any) -> Any:
+    """The validator of a schema. Raises: ValueError if the task's answer cannot be one."""
+    import jsonschema  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    from referencing import Registry  # type: ignore[import-not-found, unused-ignore]
+
+    if not isinstance(gold, dict | bool):
+        raise ValueError(f"the task's own answer {gold!r:.100} is not a JSON schema")
+    return jsonschema.Draft202012Validator(gold, registry=Registry())
+
+
+def require_finite(checker: Any) -> None:
+    """Raises: ValueError for a schema that recurses without end, which it also does on a plain value."""
+    try:
+        next(checker.iter_errors(None), None)
+    except RecursionError as problem:
+        raise ValueError("the task's own answer is a JSON schema that recurses without end") from problem

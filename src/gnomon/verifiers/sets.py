@@ -99,4 +99,4 @@ class SetMatch(Answered):
         try:
             return self._counted(self.split(gold) if isinstance(gold, str) else [str(item) for item in gold])
         except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is not a list of items: {problem}") from problem
+            raise ValueError(f"the task's own answer {gold!r:.100} cannot be read: {problem}") from problem

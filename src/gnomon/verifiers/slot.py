@@ -13,11 +13,17 @@ from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.prices import Price
 
-__all__ = ["Answered", "Importing", "Malformed", "NoScore", "Rejected", "Several", "Slot", "Verifier"]
+__all__ = [
+    "Answered", "Importing", "Malformed", "NoScore", "Rejected", "Several", "Slot", "Verifier", "require_shallow",
+]  # fmt: skip
 
 
 HAIR = 1e-6
 """Largest distance of a share from 0 to 1 that rounding can explain, as in float32."""
+
+
+MAX_DEPTH = 128
+"""Largest nesting depth of a prompt and of a task's answer. Below, values can be printed, compared and sent."""
 
 
 class Malformed(Exception):
@@ -163,6 +169,15 @@ def share_of(value: object) -> float:
     return min(max(share, 0.0), 1.0)
 
 
+def require_shallow(value: Any, name: str = "the task's own answer") -> None:
+    """Raises: ValueError if a value has lists or mappings that are nested too deep. Args: name: for the error."""
+    level, depth = [value], 0
+    while level := [value for value in level if isinstance(value, list | tuple | dict)]:
+        if (depth := depth + 1) > MAX_DEPTH:
+            raise ValueError(f"{name} is nested over {MAX_DEPTH} deep")
+        level = [part for value in level for part in (value.values() if isinstance(value, dict) else value)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answered(Slot, ABC):
     """A verifier that compares the answer in the slot with the task's answer."""
@@ -191,4 +206,5 @@ class Answered(Slot, ABC):
         return str(gold[0] if isinstance(gold, list | tuple) and gold else gold)
 
     def verify(self, task: Task, reply: str) -> Verdict:
+        require_shallow(task.answer)
         return self.judge(reply, lambda answer: self.accepts(answer, task.answer))

@@ -6,11 +6,14 @@ import pickle
 import pickletools
 import sys
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Self
 
-__all__ = ["Carried", "packed"]
+__all__ = ["Carried", "module_of", "packed"]
 
 
 def packed(value: Any) -> bytes:
@@ -23,6 +26,8 @@ def packed(value: Any) -> bytes:
     """
     try:
         plain = pickle.dumps(value)
+    except RecursionError as error:
+        raise pickle.PicklingError("its values are nested too deep") from error
     except (pickle.PicklingError, AttributeError, TypeError):
         plain = b"__main__"
     if b"__main__" not in plain:
@@ -63,10 +68,18 @@ def file_alone(name: str) -> str | None:
     return None if PathFinder.find_spec(name) else getattr(module, "__file__", None)
 
 
-def load(name: str, file: str) -> None:
-    """Load a module from its file, under its name, once per process."""
+def module_of(file: Path) -> ModuleType:
+    """The module of a file, loaded once under a name made of its path. Raises: FileNotFoundError, or what it raises."""
+    file = file.resolve()
+    if not file.is_file():
+        raise FileNotFoundError(file)
+    return load("gnomon_env_" + sha256(str(file).encode()).hexdigest()[:12], str(file))
+
+
+def load(name: str, file: str) -> ModuleType:
+    """The module of a file under a name, loaded once per process."""
     if name in sys.modules:
-        return
+        return sys.modules[name]
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"{file} is not a Python file")
@@ -76,3 +89,4 @@ def load(name: str, file: str) -> None:
     except BaseException:
         del sys.modules[name]
         raise
+    return module

@@ -94,7 +94,7 @@ def json_rows(path: Path, options: Options) -> Iterator[tuple[str, Row]]:
                 continue
             try:
                 row = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise unreadable(f"{path}, line {at.number}", str(error)) from error
             if not isinstance(row, dict):
                 raise unreadable(f"{path}, line {at.number}", f"a line is an object, not a {type(row).__name__}")
@@ -105,7 +105,7 @@ def is_object(text: str) -> bool:
     """Whether a line without its end is complete: no part of a JSON object is one."""
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -37,7 +37,7 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
                     if member.filename.startswith("samples/") and member.filename.endswith(".json"):
                         place = f"{path.name}:{member.filename}"
                         yield sample(json.loads(content(archive, file, member)), place, step, options)
-        except (BadZipFile, ValueError, struct.error) as error:
+        except (BadZipFile, ValueError, struct.error, RecursionError) as error:
             raise unreadable(str(path), str(error)) from error
 
 

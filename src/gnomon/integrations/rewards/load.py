@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gnomon.errors import VerifierError
 from gnomon.import_path import add_working_folder
+from gnomon.workers.serialise import module_of
 
 __all__ = ["asked", "awaited", "load"]
 
@@ -47,31 +45,12 @@ def _module(place: str) -> ModuleType:
         raise VerifierError(
             "E130", f"the file {place} does not exist", fix="give a path relative to this folder: dir/file.py:function"
         )
+    add_working_folder()
     try:
-        return _from_file(path.resolve()) if place.endswith(".py") else _from_path(place)
+        return module_of(path) if place.endswith(".py") else importlib.import_module(place)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise VerifierError("E131", f"{place} cannot be imported", why=why) from error
-
-
-def _from_path(place: str) -> ModuleType:
-    add_working_folder()
-    return importlib.import_module(place)
-
-
-def _from_file(path: Path) -> ModuleType:
-    name = "gnomon_foreign_" + blake2b(str(path).encode(), digest_size=6).hexdigest()
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
 
 
 def asked(function: Callable[..., Any], offered: dict[str, Any]) -> Any:

@@ -13,6 +13,8 @@ from gnomon.verifiers.units import measure
 __all__ = ["parsed"]
 
 RELATIONS = frozenset(("=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equiv"))
+MAX_DEPTH = 128
+"""Operations inside one another, as in `x!!!`. Brackets have a lower limit."""
 SEPARATORS = frozenset((",", ";", "\\lor", "\\land"))
 
 
@@ -22,7 +24,17 @@ def parsed(found: list[Token]) -> Node:
     node = parser.many()
     if parser.peek() != "":
         raise Malformed(f"unexpected {parser.peek()!r}")
+    if deeper(node, MAX_DEPTH):
+        raise Malformed(f"operations nested over {MAX_DEPTH} deep")
     return node
+
+
+def deeper(node: Node, depth: int) -> bool:
+    """Whether a tree has more levels than this. It does not recurse, unlike all that reads the tree later."""
+    level = [node]
+    while level and depth >= 0:
+        level, depth = [part for node in level for part in node.parts], depth - 1
+    return bool(level)
 
 
 class _Answers(Arithmetic):
