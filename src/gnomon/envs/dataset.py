@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gnomon import verifiers
 from gnomon.envs.base import SLOT, SPLITS, SingleTurn, exemplified, identity, split_of, user
@@ -90,6 +90,8 @@ class Dataset(SingleTurn):
     repeat: int = 1
     """Number of times the train rows are repeated. One row repeated many times is one-shot training."""
     format: float = 0.0
+    other_readings: ClassVar[tuple[dict[str, Any], ...]] = ()
+    """Options under which other reference answers can be read, for the fix of an error."""
 
     @property
     def contents(self) -> dict[str, str]:
@@ -333,7 +335,9 @@ def built(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
             f"the verifier {name!r} cannot judge a data set" if known else f"there is no verifier {name!r}",
             where="env.verifier",
             why=f"{', '.join(sorted(SHIPPED))} and package.module:Class compare an answer with a reference answer",
-            fix=f"env.verifier={near[0] if near else 'text'}",
+            fix="env=gnomon.envs.choice_rows:ChoiceRows, without env.verifier"
+            if name == "choice"
+            else f"env.verifier={near[0] if near else 'text'}",
         )
     try:
         kind = getattr(importlib.import_module(module), attribute) if colon else SHIPPED[name]

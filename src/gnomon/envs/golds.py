@@ -84,6 +84,9 @@ def refuse_unreadable(env: Dataset, source: str, rows: Placed) -> None:
 
 def remedies(env: Dataset, rows: Placed) -> Iterator[str]:
     """Settings under which every reference answer can be read."""
+    for options in env.other_readings:
+        if reads(replace(env, **options), rows):
+            yield " ".join(f"env.{name}={value}" for name, value in options.items())
     if env.verifier == "number":
         for options in READINGS:
             if reads(replace(env, options={**env.options, **options}), rows):
