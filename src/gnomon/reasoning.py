@@ -21,7 +21,12 @@ MARKERS = (
     ("<|channel|>analysis", "<|channel|>final"),
 )
 """Where reasoning opens and where it closes."""
-OPENED = re.compile(f"(?:{'|'.join(re.escape(opening) for opening, _ in MARKERS)})(?:<\\|message\\|>)?\\s*\\Z")
+OPENINGS = f"(?:{'|'.join(re.escape(opening) for opening, _ in MARKERS)})(?:<\\|message\\|>)?"
+OPENED = re.compile(
+    # At the end; or at the beginning of a line or after markup, with a line break and the first words of the reasoning.
+    f"{OPENINGS}\\s*\\Z|(?:^|(?<=[>\\]])){OPENINGS}[ \\t]*\\n[^<\\[◁]{{1,200}}\\Z",
+    re.MULTILINE,
+)
 
 
 def after_reasoning(text: str) -> int | None:
@@ -37,6 +42,9 @@ def after_reasoning(text: str) -> int | None:
 
 
 def opened(prompt: str) -> str:
-    """The end of a prompt that has opened reasoning, from the marker on; empty for any other prompt."""
+    """The end of a prompt that has opened reasoning, from the marker on; empty for any other prompt.
+
+    Some templates also write its first words, as in `<think>\\nOkay,`.
+    """
     found = OPENED.search(prompt)
     return found.group() if found else ""

@@ -28,6 +28,9 @@ KINDS = [
     # what the template has written, how the reasoning closes
     ("<think>\n", "</think>"),
     ("<think>", "</think>\n\n"),
+    ("<think>\nOkay,", "</think>"),
+    ("<think>\nLet me see. First,\n", "</think>"),
+    ("[THINK]\nOkay", "[/THINK]"),
     ("<thinking>\n\n", "</thinking>"),
     ("<thought>\n", "</thought>"),
     ("<reasoning>", "</reasoning>"),
@@ -71,7 +74,20 @@ def test_an_answer_counts_only_after_the_reasoning(marker, closing, spaced, fold
 
 @pytest.mark.parametrize(
     "written",
-    ["", "<think>\n\n</think>\n\n", "</think>", "Do not write <think>.\n", "[/THINK]", "<thinks>", "think>", "<THINK>"],
+    [
+        "",
+        "<think>\n\n</think>\n\n",
+        "</think>",
+        "Do not write <think>.\n",
+        "[/THINK]",
+        "<thinks>",
+        "think>",
+        "<THINK>",
+        "Write <think>\nbefore it.",
+        "<think> is a marker.",
+        "<think>\nno\n</think>\n",
+        "<think>\nIn <answer>:",
+    ],
 )
 def test_a_prompt_that_opens_nothing_leaves_replies_as_they_are(written, folder_of):
     tokenizer = Tokenizer(folder_of("qwen3", "\n" + templated(written)))

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from gnomon.monitoring.endings import Ending, ending
+from gnomon.reasoning import opened
 from gnomon.store import Record
 from gnomon.store.codec import verdict_of
 from gnomon.types import Kind, Status, Stop, Task, Verdict
@@ -119,6 +120,8 @@ def played(
     tasks_of_step = {r.task: r.body for r in records if r.kind == "task" and r.body["of"] == "rollout"}
     canaries = {task for task, body in tasks_of_step.items() if body.get("canary")}
     shown = {task: any(OPEN in m["content"] for m in body.get("messages", ())) for task, body in tasks_of_step.items()}
+    # A prompt that is recorded as text may have opened reasoning, which is then a part of the reply.
+    begun = {task: opened(body["messages"][-1]["content"]) for task, body in tasks_of_step.items() if body["messages"]}
     found = []
     for record in records:
         if record.kind != "rollout":
@@ -130,7 +133,8 @@ def played(
         other, broke = None, ""
         if sentinel is not None and tasks is not None:
             try:
-                other = sentinel.verify(tasks(record.task), record.body["reply"]).correct
+                reply = begun.get(record.task, "") + record.body["reply"]
+                other = sentinel.verify(tasks(record.task), reply).correct
             except Exception as error:  # A run does not hang on its second opinion.
                 broke = f"{type(error).__name__}: {error}"[:200]
         found.append(
