@@ -71,14 +71,14 @@ def unimportable(name: str, error: Exception, where: str) -> ConfigError:
     if isinstance(error, SyntaxError) and error.filename:
         line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
     fix = "correct this line, then repeat the command"
-    if own := hidden(error):
-        fix = f"mv {own} my_{own}, and import it by this name: an installed package is also called {Path(own).stem}"
-    elif isinstance(error, ModuleNotFoundError) and error.name:
+    if isinstance(error, ModuleNotFoundError) and error.name:
         fix = f"pip install {error.name}, or start in a folder from which {error.name} can be imported"
     elif isinstance(error, SyntaxError) and error.msg == "expected ':'" and error.text:
         fix = f"{error.text.strip()}:"
     elif "frozen dataclass" in str(error):
         fix = "@dataclass(frozen=True, kw_only=True), above the class"
+    if own := hidden(error):
+        fix = f"mv {own} my_{own}, and import it by this name: an installed package is also called {Path(own).stem}"
     return ConfigError("E023", f"{name} cannot be imported: {raised(error)}", where=line or where, fix=fix)
 
 
