@@ -17,6 +17,7 @@ from gnomon.config import overrides, resolve
 from gnomon.errors import ModelError
 from gnomon.keys import Key
 from gnomon.launch.makers import make_learner, make_objective
+from gnomon.models import policy as policies
 from gnomon.models import projection
 from gnomon.models.adapter import Adapter
 from gnomon.models.attention import NAME
@@ -64,13 +65,13 @@ class Held(TorchDispatchMode):
         self.now -= size
 
 
-def llama(adapter: Adapter | None, vocabulary: int = 102) -> Policy:
+def llama(adapter: Adapter | None, vocabulary: int = 102, dtype: torch.dtype = torch.float32) -> Policy:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=vocabulary, hidden_size=64, intermediate_size=192, num_hidden_layers=8, num_attention_heads=4,
         num_key_value_heads=2, attn_implementation=NAME,
     )  # fmt: skip
-    return Policy(AutoModelForCausalLM.from_config(config).eval(), Tokenizer(TINY), adapter=adapter)
+    return Policy(AutoModelForCausalLM.from_config(config, dtype=dtype).eval(), Tokenizer(TINY), adapter=adapter)
 
 
 def passed(policy: Policy, rows: Sequence[Row] = ROWS) -> tuple[int, int, dict[str, Tensor]]:
@@ -124,6 +125,24 @@ def test_checkpointed_activations_are_not_kept_and_change_no_bit(adapter: Adapte
     with torch.inference_mode():
         work = packed(plain, [(5, 6, 7)], ROWS)
         assert torch.equal(plain(work).logp, again(work).logp)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("adapter", [None, Adapter(rank=2, key=Key(0), blank=False)], ids=["full", "adapter"])
+def test_norms_of_long_passes_are_computed_again_and_change_no_bit(
+    adapter: Adapter | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bfloat16 a norm keeps its input in float32 too. In float32, one with frozen weights keeps its input alone."""
+    plain, short, long = (llama(adapter, dtype=dtype) for _ in range(3))
+    short.recompute_norms()
+    long.recompute_norms()
+    between, peak, gradient = passed(plain)
+    assert passed(short)[:2] == (between, peak)
+    monkeypatch.setattr(policies, "LONG", 500)
+    less_between, less_peak, same = passed(long)
+    most = {torch.float32: 1.01, torch.bfloat16: 0.97}[dtype] if adapter else 0.92
+    assert less_between < most * between and less_peak < 1.01 * peak
+    assert gradient.keys() == same.keys() and all(torch.equal(value, same[name]) for name, value in gradient.items())
 
 
 def test_the_setting_makes_the_learner_checkpoint_and_its_reference_not() -> None:

@@ -47,6 +47,8 @@ settle()
 
 CONFORMING: set[str] = set()
 """Configurations of models whose packed passes this process has compared with transformers' own."""
+LONG = 8192
+"""Tokens of a pass from which on its norms are computed again: below, what they keep is little memory."""
 Whole = Callable[[Trie, torch.device], Layout]
 """Makes the layout of a whole pass."""
 
@@ -236,6 +238,15 @@ class Policy(torch.nn.Module):
             )
         for layer in layers:
             layer.forward = partial(recomputed, layer.forward)
+
+    def recompute_norms(self) -> None:
+        """In passes with gradients of `LONG` tokens or more, keep what enters every RMS norm and compute it again.
+
+        The bits stay the same. In bfloat16 a norm would keep its input in float32 too.
+        """
+        for module in self.model.modules():
+            if type(module).__name__.endswith("RMSNorm"):
+                module.forward = partial(recomputed_if_long, module.forward)
 
     @property
     def device(self) -> torch.device:
@@ -455,6 +466,11 @@ def recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
     return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
+
+
+def recomputed_if_long(forward: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
+    """What a norm computes. Args: hidden: [1, T, …] of T tokens."""
+    return recomputed(forward, hidden) if hidden.shape[1] >= LONG else forward(hidden)
 
 
 def configuration(folder: Path) -> Any:

@@ -13,6 +13,7 @@ from gnomon.config import RunConfig
 from gnomon.config.tinker import TINKER
 from gnomon.errors import ConfigError
 from gnomon.launch.makers.engine import apart, engine_dtype, numbers_differ
+from gnomon.launch.makers.learner import sparing
 from gnomon.launch.makers.objective import full_kl, make_objective
 from gnomon.launch.makers.policy import make_adapter, make_precision
 from gnomon.models.backends import fits_flex
@@ -306,10 +307,7 @@ def layout_of(config: RunConfig, device: Device) -> Whole:
 def trainable(config: RunConfig, whole: Whole, layers: int = 0) -> Policy:
     """The policy that a learner trains, without numbers. Args: layers: 0 for all."""
     folder = described(config.policy.path)
-    found = meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole)
-    if config.policy.activation_checkpointing:
-        found.checkpoint_activations()
-    return found
+    return sparing(config, meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole))
 
 
 def times(config: RunConfig, every: int) -> int:

@@ -76,9 +76,15 @@ def make_adam(config: RunConfig) -> Adam:
 
 def make_trained(config: RunConfig, precision: Precision) -> Policy:
     """A policy for an optimiser."""
-    policy = make_policy(config, precision, whole=make_whole(config))
+    return sparing(config, make_policy(config, precision, whole=make_whole(config)))
+
+
+def sparing(config: RunConfig, policy: Policy) -> Policy:
+    """The policy, which computes again in a backward pass what the settings say."""
     if config.policy.activation_checkpointing:
         policy.checkpoint_activations()
+    else:
+        policy.recompute_norms()
     return policy
 
 
@@ -86,9 +92,7 @@ def outlined(config: RunConfig, precision: Precision) -> Policy | None:
     """`make_trained` without the values of the weights, as `Policy.outline`."""
     folder, device = model_folder(config.policy.path), make_device(config.policy.device)
     policy = Policy.outline(folder, precision, device, make_adapter(config, True), make_whole(config))
-    if policy and config.policy.activation_checkpointing:
-        policy.checkpoint_activations()
-    return policy
+    return sparing(config, policy) if policy else None
 
 
 def make_sharded_policy(config: RunConfig, mesh: DeviceMesh) -> Policy:
