@@ -13,7 +13,7 @@ import gnomon
 from commands import command
 from gnomon.errors import ConfigError, RunError
 from gnomon.probes.gain import Played, Replies, Sample, format_of, gain_of
-from gnomon.probes.gain_card import Card, Interval, card_of, sentences
+from gnomon.probes.gain_card import Card, Interval, card_of, card_text, sentences
 from gnomon.probes.readings import readings
 from gnomon.stats import difference_interval
 from gnomon.store import RunReader
@@ -201,12 +201,14 @@ def test_a_reward_function_has_what_its_run_recorded(tmp_path: Path) -> None:
     def right(completion: str, answer: str) -> bool:
         return completion == answer
 
-    gnomon.train(rows, reward=right, run=tmp_path / "r", steps=1, eval={"tasks": 4, "samples": 2}, **SMALL).close()
+    gnomon.train(rows, reward=right, run=tmp_path / "r", steps=1, eval={"tasks": 4}, **SMALL).close()
     found = gain([tmp_path / "r"], Wanted())
-    assert found.format is None and len(found.gain.rows) == 2
+    assert found.format is None and len(found.gain.rows) == 2 and found.gain.k == 1
+    text = card_text(found)
+    assert "one reply to each task; eval.samples=8" in text and "majority" not in text and "1 reply to each of" in text
     with pytest.raises(ConfigError, match="E025") as caught:
         gain([tmp_path / "r"], Wanted(samples=4))
-    assert "--shots 0" in caught.value.fix
+    assert "leave out --samples" in caught.value.fix
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"gain": {"rows": []}}', "\xff"])

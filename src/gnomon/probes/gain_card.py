@@ -24,6 +24,7 @@ __all__ = [
 
 FILE = "gain.json"
 UNREAD = "not measured, because the verifier of this environment does not read one answer in a frame"
+ONE = "not measured, because the run recorded one reply to each task; eval.samples=8 records more"
 SOLVED = 0.95
 """pass@k of a base model that leaves too few tasks to say whether training solves new ones."""
 
@@ -152,9 +153,10 @@ def card_text(card: Card) -> str:
     gain = card.gain
     names = [row_name(row) for row in gain.rows]
     width = max(map(len, names))
-    lines = [title(card), table_line("", width, ["pass@1", f"pass@{gain.k}", f"majority of {gain.k}"])]
+    columns = 3 if gain.k > 1 else 1  # Of one reply, pass@k and the majority say nothing more.
+    lines = [title(card), table_line("", width, ["pass@1", f"pass@{gain.k}", f"majority of {gain.k}"][:columns])]
     for name, row in zip(names, gain.rows, strict=True):
-        lines.append(table_line(name, width, [row.pass_1, row.pass_k, row.majority]))
+        lines.append(table_line(name, width, [row.pass_1, row.pass_k, row.majority][:columns]))
     return "\n".join([*lines, *(f"{label:<12}  {text}" for label, text in sentences(card))])
 
 
@@ -168,7 +170,7 @@ def title(card: Card) -> str:
     gain = card.gain
     return (
         f"{one_line(card.policy)} on {one_line(card.env)}: {runs} of {card.steps} steps; "
-        f"{gain.k} replies to each of {gain.tasks} held-out tasks"
+        f"{gain.k} {'replies' if gain.k > 1 else 'reply'} to each of {gain.tasks} held-out tasks"
     )
 
 
@@ -183,7 +185,10 @@ def sentences(card: Card) -> Iterator[tuple[str, str]]:
     if gain.over_runs is not None:
         each = ", ".join(f"{value:+.3f}" for value in gain.by_run)
         yield "runs", f"{each}; their mean with an interval over runs is {shown(gain.over_runs)}"
-    yield f"pass@{gain.k}", f"{shown(gain.pass_k)}. {sharpening(gain)}"
+    if gain.k > 1:
+        yield f"pass@{gain.k}", f"{shown(gain.pass_k)}. {sharpening(gain)}"
+    else:
+        yield "pass@k", ONE
     yield "prompting", " ".join(prompting(gain))
     yield "format", UNREAD if card.format is None else form(card.format)
     if card.transfer is not None:
@@ -224,7 +229,7 @@ def sharpening(gain: Gain) -> str:
 def prompting(gain: Gain) -> Iterator[str]:
     """The trained policy beside the best prompt of the base model."""
     counts = [("With one reply", gain.beside_1)]
-    counts += [(f"By majority of {gain.k} replies", gain.beside_k)] if gain.beside_k else []
+    counts += [(f"By majority of {gain.k} replies", gain.beside_k)] if gain.beside_k and gain.k > 1 else []
     for count, found in counts:
         end = {1: ".", 0: ", so prompting alone may give as much.", -1: ", so prompting alone gives more."}
         yield (

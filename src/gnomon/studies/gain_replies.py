@@ -88,7 +88,7 @@ class Measured:
     @property
     def samples(self) -> int:
         own = self.config.eval.samples
-        return self.wanted.samples or (own if own > 1 else SAMPLES)
+        return self.wanted.samples or (own if own > 1 or self.env is None else SAMPLES)
 
     @property
     def tasks(self) -> int:
@@ -177,7 +177,7 @@ def sampled(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[Part, S
     return found
 
 
-FIX = "gnomon gain RUN --shots 0, of runs with eval.samples of 2 or more: what they recorded is enough"
+FIX = "leave out --samples, --tasks and --transfer: then what the runs recorded is taken"
 
 
 def other(runs: Measured) -> dict[str, Any]:
