@@ -35,6 +35,7 @@ HOME = {
     "RunReader": "gnomon.api",
     "SingleTurn": "gnomon.envs",
     "build": "gnomon.launch.local",
+    "check_weights": "gnomon.probes.served",
     "configure": "gnomon.api",
     "create": "gnomon.launch.local",
     "evaluate": "gnomon.training.evaluate",
@@ -60,6 +61,7 @@ __all__ = [
     "SingleTurn",
     "__version__",
     "build",
+    "check_weights",
     "configure",
     "create",
     "evaluate",
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from gnomon.learners.local import LocalLearner
     from gnomon.models.policy import Policy
     from gnomon.objectives import objective
+    from gnomon.probes.served import check_weights
     from gnomon.rollout import Actor, pack
     from gnomon.store import Observer
     from gnomon.training import Recorder

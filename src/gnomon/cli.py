@@ -44,6 +44,7 @@ app.add_typer(new_app, name="new")
 app.add_typer(predicting.app, name="predict")
 app.add_typer(probing.app, name="probe")
 app.command("doctor")(examining.doctor)
+app.command("check-weights")(examining.check_weights)
 app.command("plan")(planning.plan)
 app.command("simulate")(planning.simulate)
 

@@ -38,6 +38,13 @@ METRICS: Mapping[str, str] = {
     "staleness_max": "Largest age of those weights.",
     "engine/restarts": "Worker processes of the engine that were replaced because they ended or hung.",
     "engine/resampled": "Completions that were requested again because their worker was replaced.",
+    "weights/version": "Version of the weights that the sampler loaded last, in optimiser steps. Like the other "
+    "metrics of `weights/`, it is recorded where sampler and learner are not equal in every bit and weights changed.",
+    "weights/since": "Version that this one is compared with: the last one that was proven to have arrived.",
+    "weights/share": "Part of the learner's change since then, in log-probabilities of the probe, that the sampler's "
+    "change has. 1 if the update arrived; rounding makes it smaller.",
+    "weights/error": "Standard error of that part.",
+    "weights/proven": "1 if the sampler changed with the learner by more than chance, otherwise 0.",
     "entropy": "Mean entropy of the next-token distribution at the trained tokens, in nats.",
     "trained": "Tokens that had a gradient, over all updates of the step.",
     "grad_norm": "Norm of the gradient before it is clipped, mean over the updates of the step.",

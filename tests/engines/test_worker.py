@@ -29,6 +29,7 @@ from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.environment import worker_environment
 from gnomon.engines.vllm.frames import receive, send
 from gnomon.engines.vllm.process import WorkerProcess
+from gnomon.engines.vllm.surface import absent
 from gnomon.engines.vllm.worker import beside_others
 from gnomon.errors import ConfigErrors, ModelError, NumericsError, ResourceError
 from gnomon.keys import Key
@@ -457,6 +458,21 @@ def test_decoding_with_other_weights_than_are_scored_is_found(make, plan):
         engine.load(weights(1))
 
 
+def test_an_update_that_the_worker_ignores_once_is_found_below_the_bound(make, plan):
+    """No log-probability of the probe changes by as much as the bound."""
+    engine, first = make(bound=0.5), weights(0)
+    moved = first.tensors["logits"] + 1e-4 * torch.randn(102, generator=torch.Generator().manual_seed(9))
+    logp = torch.log_softmax(moved.double(), 0)[list(PROBE[1:])]
+    second = replace(first, version=1, tensors={"logits": moved}, probe_logp=tuple(logp.tolist()))
+    engine.load(first)
+    plan("stale")
+    with pytest.raises(NumericsError, match=r"E201.*version 1 of the weights did not reach the engine"):
+        engine.load(second)
+    engine.load(second)  # The plan is over.
+    counts = engine.counts()
+    assert counts["weights/version"].value == 1 and abs(counts["weights/share"].value - 1) < 0.01
+
+
 def test_a_worker_that_never_starts_is_given_up_with_its_output(make, plan):
     engine = make(restarts=2)
     plan("sick")
@@ -465,12 +481,33 @@ def test_a_worker_that_never_starts_is_given_up_with_its_output(make, plan):
     assert "ended 3 times" in error.value.what and "no room on the device" in error.value.why
 
 
-@pytest.mark.parametrize(("found", "told"), [("0.16.0", "has vLLM 0.16.0"), ("0.33.1", "has vLLM 0.33.1")])
-def test_an_environment_that_does_not_fit_is_named(make, plan, found, told):
-    plan(f"version {found}")
+def test_a_release_that_lacks_what_the_worker_uses_is_named(make, plan):
+    plan("lacks AsyncLLM.add_lora LoRARequest(load_inplace)")
     with pytest.raises(ResourceError, match="E540") as error:
         make().load(weights(0))
-    assert told in error.value.what and "fits vLLM 0.32" in error.value.why and "pip install" in error.value.fix
+    assert "vLLM 0.32.0 does not have" in error.value.what and "pip install" in error.value.fix
+    assert error.value.why == "it lacks AsyncLLM.add_lora, LoRARequest(load_inplace)"
+
+
+def test_weights_do_not_change_in_flight_where_tokens_have_no_version(make, plan):
+    plan("unstamped")
+    engine = make()
+    engine.load(weights(0))
+    engine.close()
+    engine = make()
+    engine.in_flight = True
+    with pytest.raises(ResourceError, match=r"E540(.|\n)*rollout.in_flight=false"):
+        engine.load(weights(0))
+
+
+def test_what_a_release_lacks_is_found_by_looking():
+    used = {
+        "json:dumps": ("obj", "anything"),  # It takes any parameter.
+        "json.decoder:JSONDecoder": ("strict", "level"),
+        "json:JSONDecoder.scan": (),
+        "no_such_module:thing": (),
+    }
+    assert absent(used) == ["JSONDecoder(level)", "json.JSONDecoder.scan", "no_such_module.thing"]
 
 
 @pytest.mark.parametrize("stated", [None, "float32", "bfloat16"])

@@ -4,8 +4,9 @@ The loop, the frames and the watch over the parent are the real worker's. What g
 `GNOMON_TEST_PLAN` names, which is removed as soon as it has gone wrong: `die N`, `hang N` (at the N-th sample), `stale`
 (a load that does nothing), `half` (a load of half the tensor), `cache` (decoding goes on with the old weights),
 `refuse` (one request), `memory N` (out of memory at the N-th sample), `full` (out of memory in a load), `tired` (dies
-when it should sleep), `oversleep` (out of memory when it should wake up). `sick`, `version TEXT`, `only DTYPE` (a
-device that has no other) and `broken TEXT` (vLLM does not start, and its output is the text) stay.
+when it should sleep), `oversleep` (out of memory when it should wake up). `sick`, `lacks TEXT` (a
+release without what the worker uses), `unstamped` (one that does not say which weights sampled a token), `only DTYPE`
+(a device that has no other) and `broken TEXT` (vLLM does not start, and its output is the text) stay.
 """
 
 from __future__ import annotations
@@ -53,8 +54,7 @@ class Unigram(Server):
     scored: tuple[float, ...] | list[float] = ()
 
     def versions(self):
-        kind, *rest = self.plan()
-        return {"python": "3.11.0", "vllm": rest[0] if kind == "version" else "0.32.0"}
+        return {"python": "3.11.0", "vllm": "0.32.0"}
 
     def plan(self):
         return PLAN.read_text().split() if PLAN.is_file() else [""]
@@ -66,7 +66,10 @@ class Unigram(Server):
         if self.plan()[0] == "broken":
             print(" ".join(self.plan()[1:]), file=sys.stderr, flush=True)
             raise RuntimeError("Engine core initialization failed. See root cause above.")
-        return {"device": "none", "head": self.head(**message["arguments"])}, {}
+        if self.plan()[0] == "lacks":
+            return {"lacking": self.plan()[1:]}, {}
+        head, stamps = self.head(**message["arguments"]), self.plan()[0] != "unstamped"
+        return {"device": "none", "head": head, "stamps": stamps}, {}
 
     def head(self, model, dtype="float32", hf_overrides=None, **others):
         """As vLLM 0.32 finds the dtype of the vocabulary projection (`ModelConfig.head_dtype`)."""

@@ -1,8 +1,9 @@
-"""`gnomon doctor`: what is wrong with this machine, with a recipe or environment, or with a run."""
+"""`gnomon doctor`: what is wrong with this machine, a recipe or a run. `gnomon check-weights`: what a server serves."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,11 @@ from typing import Annotated
 import typer
 
 from gnomon.commands.words import Json, Trust
+from gnomon.errors import ConfigError
 from gnomon.launch.lines import say
 from gnomon.terminal import put
 
-__all__ = ["doctor"]
+__all__ = ["check_weights", "doctor"]
 
 
 def doctor(
@@ -48,6 +50,29 @@ def doctor(
         title, findings = what, examine_recipe(what, settings or [])
     put(json.dumps([each.body() for each in findings], indent=1)) if as_json else say(findings_text(title, findings))
     sys.exit(1 if findings else 0)
+
+
+def check_weights(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server, such as http://localhost:8000.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The model folder that should be served.")],
+    old: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="The version before: finds much smaller differences.")
+    ] = None,
+    model: Annotated[str, typer.Option(metavar="NAME", help="The served model; default: the first one.")] = "",
+    key: Annotated[str, typer.Option(metavar="NAME", help="Environment variable that has the server's key.")] = "",
+    seconds: Annotated[float, typer.Option(metavar="N", min=0.1, help="Time to wait for an answer.")] = 120.0,
+    as_json: Json = False,
+) -> None:
+    """Does a server compute with the weights of a folder? Exit code 0: yes, 3: no, 4: it cannot be told."""
+    from gnomon.probes.served import Answer, served_text
+    from gnomon.probes.served import check_weights as compared
+
+    secret = os.environ.get(key, "") if key else ""
+    if key and not secret:
+        raise ConfigError("E094", f"the environment variable {key} is not set", where="--key", fix=f"export {key}=…")
+    found = compared(url, folder, old=old, model=model, key=secret, seconds=seconds)
+    put(json.dumps(found.body(), indent=1)) if as_json else say(served_text(found))
+    sys.exit({Answer.SERVED: 0, Answer.NOT_SERVED: 3, Answer.UNKNOWN: 4}[found.answer])
 
 
 def is_run(word: str) -> bool:

@@ -49,7 +49,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Counted(Protocol):
-    """An engine that counts what went wrong."""
+    """An engine that counts what went wrong, and what its loads have proved."""
 
     def counts(self) -> Stats:
         """Since the last call, as metrics of a step."""

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from gnomon.engines.base import Tier
 from gnomon.engines.decoder import Decoder
+from gnomon.engines.receipt import Receipts
 from gnomon.errors import NumericsError
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
-from gnomon.models.weights import WeightsRef, require_loadable
+from gnomon.models.weights import PROBE, WeightsRef, require_loadable
+from gnomon.stats import Stats
 from gnomon.types import Completion, Request, Sampling
 
 __all__ = ["Embedded"]
@@ -40,16 +42,20 @@ class Embedded:
     Args:
         rounding: weights are rounded to this dtype after each load, and computed with in their own.
         bound: largest difference of the probe's log-probabilities after a load, where the engine is not exact.
+        rounds: whether it computes in a coarser dtype than the learner.
 
     Weights are loaded while nothing is decoded, unless `in_flight` is set: then the batch that is running goes on with
     the new weights from its next token on, and keeps the keys and values of the tokens before.
     """
 
-    def __init__(self, policy: Policy, *, rounding: torch.dtype | None = None, bound: float = 1e-3) -> None:
+    def __init__(
+        self, policy: Policy, *, rounding: torch.dtype | None = None, bound: float = 1e-3, rounds: bool = False
+    ) -> None:
         self.policy, self.version, self.tier = policy, 0, Tier.EXACT
         self.rounding, self.bound, self.in_flight = rounding, bound, False
         if rounding:
             policy.round(rounding)
+        self._receipts = Receipts(rounds=rounds)
         self._waiting: deque[tuple[Request, Answer]] = deque()
         self._answers: dict[int, Answer] = {}
         """Of the rows that are being decoded, by number."""
@@ -106,7 +112,7 @@ class Embedded:
         if self.rounding:
             self.policy.round(self.rounding)
         found = score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]).cpu()
-        gap = float((found - torch.tensor(weights.probe_logp, device="cpu")).abs().max())
+        gap = float((found - torch.tensor(weights.probe_logp, device="cpu"))[: PROBE - 1].abs().max())
         if not gap <= (0.0 if self.tier is Tier.EXACT else self.bound):
             raise NumericsError(
                 "E201",
@@ -115,9 +121,15 @@ class Embedded:
                 why="samples from other weights give a wrong gradient",
                 fix="report this with the model's name; no setting changes it",
             )
+        if self.tier is not Tier.EXACT:
+            self._receipts.check(weights, found.tolist())
         self.version = weights.version
         if self._decoder is not None:
             self._decoder.renew(self.version)
+
+    def counts(self) -> Stats:
+        """What the loads since the last call have proved; nothing where the engine is exact."""
+        return self._receipts.stats()
 
     def close(self) -> None:
         """Nothing outlives the object."""

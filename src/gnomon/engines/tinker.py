@@ -8,10 +8,12 @@ from typing import Any
 from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
 from gnomon.engines.probe import require_equal
+from gnomon.engines.receipt import Receipts
 from gnomon.errors import ModelError
 from gnomon.models.tinker import answer, failed, opened, sdk
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import Kind, WeightsRef
+from gnomon.stats import Stats
 from gnomon.types import Completion, Finish, Request, Sampling
 
 __all__ = ["TinkerEngine"]
@@ -28,6 +30,7 @@ class TinkerEngine:
         self.tokenizer, self._endings = tokenizer, Endings(tokenizer)
         self._package, self._service = sdk(), opened()
         self._client: Any = None
+        self._receipts = Receipts(rounds=True)  # The service may sample in a coarser dtype than it trains in.
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -41,6 +44,7 @@ class TinkerEngine:
         probe = self._package.types.ModelInput.from_ints(list(weights.probe))
         found = answer(client.compute_logprobs(probe), "score a probe")[1:]
         require_equal(found, weights.probe_logp, self.bound, f"version {weights.version}", decoding=False)
+        self._receipts.check(weights, found)
         self._client, self.version = client, weights.version
 
     async def sample(self, request: Request) -> Completion:
@@ -74,6 +78,10 @@ class TinkerEngine:
             if finish := self._endings.finish(ids[:count], sampling):
                 return count, finish
         return len(ids), Finish.STOP
+
+    def counts(self) -> Stats:
+        """What the loads since the last call have proved."""
+        return self._receipts.stats()
 
     def close(self) -> None:
         self._service.close("success")

@@ -26,7 +26,7 @@ from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.kernels import add_in_order
 from gnomon.models.policy import Policy, Scored
 from gnomon.models.scoring import score, text_collision, text_entropy, text_logp, text_pass
-from gnomon.models.weights import WeightsRef, probe_of
+from gnomon.models.weights import PROBE, PROSE, WeightsRef, probe_of
 from gnomon.objectives import Need, Objective, Rewards
 from gnomon.stats import Mean, Stats, Sum, merge
 
@@ -68,6 +68,7 @@ class LocalLearner:
         published: the folder that takes the weights of the newest version, for engines in other processes. None:
             engines in this process take them from memory.
         micro_batch: tokens that one backward pass takes. It changes rounding, memory and speed, nothing else.
+        probe: tokens on which an engine proves that it holds a published version.
     """
 
     fused = True
@@ -82,6 +83,7 @@ class LocalLearner:
         critic: Critic | None = None,
         published: Path | None = None,
         micro_batch: int = TOKENS,
+        probe: int = PROBE,
     ) -> None:
         add_in_order()
         self.policy, self.reference, self.critic, self.published = policy, reference, critic, published
@@ -92,6 +94,7 @@ class LocalLearner:
             raise ValueError("a policy that learns needs masters of at least float32: small steps move no coarser ones")
         self.parameters = policy.masters.parameters
         self.scale = LossScale(policy.precision.compute)
+        self._probe = (*probe_of(policy.vocabulary), *policy.tokenizer.encode(PROSE))[:probe]
         self._gathered: list[Batch] = []
         """What the gradient is of that the next optimiser step takes."""
         self.optimizer = optimizer_of(settings, self.parameters.values(), fused=self.fused)
@@ -347,8 +350,7 @@ class LocalLearner:
 
     def _described(self, tensors: Mapping[str, Tensor] | Path) -> WeightsRef:
         """The present version, whose tensors are these, with its probe."""
-        probe = probe_of(self.policy.vocabulary)
-        logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
+        logp = score(self.policy, [self._probe[:1]], [(0, self._probe[1:])])
         if not isinstance(tensors, Path):
             tensors = {name: value.detach() for name, value in tensors.items()}
         return WeightsRef(
@@ -356,7 +358,7 @@ class LocalLearner:
             base=self.policy.base,
             version=self.version,
             tensors=tensors,
-            probe=probe,
+            probe=self._probe,
             probe_logp=tuple(logp.tolist()),
         )
 

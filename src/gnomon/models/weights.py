@@ -15,10 +15,21 @@ from torch import Tensor
 
 from gnomon.errors import ModelError
 
-__all__ = ["Kind", "WeightsRef", "probe_of", "require_loadable"]
+__all__ = ["LONG_PROBE", "PROBE", "PROSE", "Kind", "WeightsRef", "probe_of", "require_loadable"]
 
 PROBE = 24
 """Tokens of the sequence by which an engine proves that it holds the weights."""
+LONG_PROBE = 128
+"""The same where the engine's log-probabilities are not equal to the learner's in every bit: enough to tell a small
+update from rounding."""
+PROSE = (
+    "A shop sells pens in boxes of 12. On Monday it sold 7 boxes, and on Tuesday it sold half as many pens. How many "
+    "pens did it sell in both days? First, 7 boxes have 7 * 12 = 84 pens. Half of 84 is 42. So it sold 84 + 42 = 126 "
+    "pens. The answer is 126. Now write a function that adds two numbers: def add(a, b): return a + b. Water boils at "
+    "100 degrees at sea level, and the capital of France is Paris. The sum of the angles of a triangle is 180 degrees, "
+    "because a line through one corner is parallel to the opposite side."
+)
+"""What a long probe ends with. Text has smaller rounding errors than other tokens, and training changes it more."""
 
 
 class Kind(StrEnum):
@@ -57,7 +68,7 @@ class WeightsRef:
     @property
     def identity(self) -> str:
         """The same for equal weights. Other weights have another one if they change the probe by more than rounding."""
-        return sha256(array("d", self.probe_logp).tobytes()).hexdigest()[:16]
+        return sha256(array("d", self.probe_logp[: PROBE - 1]).tobytes()).hexdigest()[:16]
 
     def read(self) -> Mapping[str, Tensor]:
         return load_file(self.tensors) if isinstance(self.tensors, Path) else self.tensors

@@ -20,15 +20,16 @@ import torch
 from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
 from gnomon.engines.probe import require_equal
-from gnomon.engines.vllm.environment import require_fit, worker_environment
+from gnomon.engines.receipt import Receipts
+from gnomon.engines.vllm.environment import require_stamps, require_surface, require_vllm, worker_environment
 from gnomon.engines.vllm.files import adapter_folder, linked, model_file, own_folder, remove
-from gnomon.engines.vllm.frames import Arrays
+from gnomon.engines.vllm.frames import Arrays, Message
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
 from gnomon.errors import ResourceError
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import base_hash
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import WeightsRef, require_loadable
+from gnomon.models.weights import PROBE, WeightsRef, require_loadable
 from gnomon.stats import Stats, Sum
 from gnomon.types import Completion, Finish, Request
 
@@ -98,6 +99,8 @@ class VLLM:
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
         self.place, self._lock = own_folder()
         self.arguments, self.head = arguments, head
+        coarser = head not in ("model", arguments.get("dtype")) or bool(arguments.get("quantization"))
+        self._receipts = Receipts(rounds=coarser)
         self._arguments = {**lora(adapter), "hf_overrides": {"head_dtype": head}, **arguments}
         self._arguments |= {"enable_sleep_mode": True} if sleeps else {}
         self._arguments |= {"model": str(linked(folder, self.place / "model"))}
@@ -235,7 +238,9 @@ class VLLM:
         """Compare the worker with the learner, and its decoding with its scoring. Raises: NumericsError E201."""
         version = f"version {weights.version}"
         scored = self._asked({"do": "score"}, weights.probe)["logprobs"]
-        require_equal(scored, weights.probe_logp, self.bound, version, decoding=False)
+        first = slice(PROBE - 1)
+        require_equal(scored[first], weights.probe_logp[first], self.bound, version, decoding=False)
+        self._receipts.check(weights, scored)
         room = int(self._arguments.get("max_model_len") or CACHED + DECODED + 1) - DECODED - 1
         prompt = (weights.probe * (CACHED // len(weights.probe) + 1))[: min(CACHED, room)]
         wanted = {"temperature": 1.0, "max_tokens": DECODED, "seed": 1}
@@ -327,8 +332,12 @@ class VLLM:
     def _prepare(self, worker: WorkerProcess) -> None:
         """Have a new worker open the model and take over the present weights."""
         versions = worker.hello.result()[0]["hello"]
-        require_fit(versions, self.command[0])
-        self.versions = {**versions, **self._open(worker)}
+        require_vllm(versions, self.command[0])
+        opened = self._open(worker)
+        require_surface(opened.get("lacking", ()), versions, self.command[0])
+        self.versions = {**versions, **{name: opened[name] for name in ("device", "head") if name in opened}}
+        if self.in_flight:
+            require_stamps(opened.get("stamps", True), versions, self.command[0])
         if self.batch_invariant and self.versions["device"] == "cpu":
             raise self._on_cpu(
                 "batch_invariant", "vLLM has kernels for this mode on CUDA devices of compute capability 8.0 or more"
@@ -367,11 +376,10 @@ class VLLM:
             )
         self._replaced += 1
 
-    def _open(self, worker: WorkerProcess) -> dict[str, str]:
-        """Have vLLM load the model. Returns: the kind of device, and the dtype of the vocabulary projection."""
+    def _open(self, worker: WorkerProcess) -> Message:
+        """Have vLLM load the model. Returns: what the worker says of it."""
         try:
-            found = worker.begin({"do": "open", "arguments": self._arguments}).result()[0]
-            return {name: found[name] for name in ("device", "head") if name in found}
+            return worker.begin({"do": "open", "arguments": self._arguments}).result()[0]
         except Refused as error:
             log = worker.output()  # It has the cause: the answer does not say why vLLM's own process failed.
             fix = next((fix for sign, fix in CAUSES.items() if sign in f"{error} {log}"), CAUSES[""])
@@ -402,8 +410,9 @@ class VLLM:
         )
 
     def counts(self) -> Stats:
-        """What went wrong since the last call."""
+        """What went wrong since the last call, and what the loads have proved."""
         found: Stats = {"engine/restarts": Sum(self._replaced), "engine/resampled": Sum(self._resampled)}
+        found |= self._receipts.stats()
         self._replaced = self._resampled = 0
         return found
 

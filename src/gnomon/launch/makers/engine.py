@@ -30,11 +30,12 @@ from gnomon.models.folder import model_folder, table
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision, require_range
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import LONG_PROBE, PROBE
 from gnomon.rendering import Renderer, joined
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
-__all__ = ["alternating", "engine_facts", "make_engine", "make_in_flight", "measured"]
+__all__ = ["alternating", "engine_facts", "make_engine", "make_in_flight", "measured", "probe_tokens"]
 
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
@@ -71,14 +72,14 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
 
     Beside a learner in this process that trains an adapter, the frozen weights are in memory once.
     """
-    bound = probe_bound(config)
+    bound, rounds = probe_bound(config), numbers_differ(config)
     if policy := beside(config, learner):
         return Embedded(policy, bound=bound)
     engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
     precision = Precision.only(getattr(torch, engine_dtype(config)))
     device = "" if engine.device == "policy" else engine.device
     policy = make_policy(config, precision, blank=False, device=device)
-    return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=bound)
+    return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=bound, rounds=rounds)
 
 
 def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
@@ -97,6 +98,13 @@ def probe_bound(config: RunConfig) -> float:
     as the dtype rounds; in float32 by so little that an old layer is still seen."""
     coarse = config.policy.dtype != "float32" and attention_of(config) == "flex"
     return COARSE if coarse or numbers_differ(config) else LOADED[torch.float32]
+
+
+def probe_tokens(config: RunConfig) -> int:
+    """Number of tokens of the probe; more where the engine's log-probabilities are not the learner's in every bit."""
+    if config.engine.type == "embedded" and not apart(config):
+        return PROBE
+    return min(LONG_PROBE, max(2, config.rollout.context - 1))
 
 
 def engine_dtype(config: RunConfig) -> str:

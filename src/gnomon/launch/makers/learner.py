@@ -9,6 +9,7 @@ from typing import Any
 from torch.distributed.device_mesh import DeviceMesh
 
 from gnomon.config import RunConfig
+from gnomon.launch.makers.engine import probe_tokens
 from gnomon.launch.makers.objective import full_kl
 from gnomon.launch.makers.policy import make_adapter, make_device, make_policy, make_precision, make_whole
 from gnomon.launch.teacher import reference_folder
@@ -37,6 +38,7 @@ def make_learner(config: RunConfig, row: Objective) -> LocalLearner:
         reference=make_reference(config, policy) if row.needs_reference or full else None,
         critic=make_critic(config) if Need.VALUES in row.asks else None,
         micro_batch=config.optim.micro_batch,
+        probe=probe_tokens(config),
     )
 
 
@@ -58,6 +60,7 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
         else None,
         published=published,
         micro_batch=config.optim.micro_batch,
+        probe=probe_tokens(config),
     )
 
 
