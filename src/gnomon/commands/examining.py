@@ -63,7 +63,7 @@ def check_weights(
     seconds: Annotated[float, typer.Option(metavar="N", min=0.1, help="Time to wait for an answer.")] = 120.0,
     as_json: Json = False,
 ) -> None:
-    """Does a server compute with the weights of a folder? Exit code 0: yes, 3: no, 4: it cannot be told."""
+    """Does a server compute with the weights of a folder? Exit code 0: yes, 3: no, 4: it is unknown."""
     from gnomon.probes.served import Answer, served_text
     from gnomon.probes.served import check_weights as compared
 
