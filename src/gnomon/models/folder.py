@@ -7,17 +7,29 @@ model that an adapter points to.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from hashlib import file_digest, sha256
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from gnomon.errors import ModelError, sibling
 from gnomon.models import smollm2
 from gnomon.models.hub import fetched, hub_name, present
 
-__all__ = ["NAMED", "SHIPPED", "base_hash", "chat_template", "config_folder", "model_folder", "present_folder", "table"]
+__all__ = [
+    "AGAIN",
+    "NAMED",
+    "SHIPPED",
+    "base_hash",
+    "chat_template",
+    "config_folder",
+    "model_folder",
+    "present_folder",
+    "table",
+]
 
 SHIPPED = {name: Path(__file__).parent / name for name in ("tiny", "tiny-fresh")}
 """The policies that ship, by name."""
@@ -27,6 +39,8 @@ SMOLLM2 = "smollm2"
 NAMED = (*SHIPPED, SMOLLM2)
 """The names of models that are neither a folder nor on the hub."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+AGAIN = "policy=tiny, or get the files of this model again"
+"""The fix for a model folder with a file that is damaged."""
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 MOST = 1000
 """Layers of a model, at most."""
@@ -59,18 +73,21 @@ def config_folder(name: str | Path) -> Path:
 def present_folder(name: str | Path) -> Path:
     """As `config_folder`, for readers: of the hub, only what is in its cache. Nothing is fetched."""
     hub = hub_name(str(name))
-    return _examined(smollm2.place() if str(name) == SMOLLM2 else present(hub) if hub else name)
+    return _examined(smollm2.present_folder() if str(name) == SMOLLM2 else present(hub) if hub else name)
 
 
 def _examined(name: str | Path) -> Path:
     if str(name) in SHIPPED:
         return SHIPPED[str(name)]
-    folder = Path(name)
+    folder = Path(os.path.expanduser(name))
     if (folder / "adapter_config.json").is_file():
         why = "its adapter_config.json could name any base model"
         fix = "merge it into its base model and use the merged folder; of a run: gnomon export RUN FOLDER --merged"
-        raise _unsupported(folder, "the folder contains an adapter", why, fix)
+        raise _unsupported(folder, "the folder contains an adapter", why, _from_run(folder) or fix)
     if not (folder / "config.json").is_file():
+        if fix := _from_run(folder):
+            why = "the weights of a run are in its checkpoints"
+            raise ModelError("E301", "the folder is a run and not a model", where=str(folder), why=why, fix=fix)
         near = sibling(folder, lambda path: (path / "config.json").is_file())
         word = f"policy={near}" if near else "policy=tiny, the built-in policy"
         raise ModelError(
@@ -85,6 +102,22 @@ def _examined(name: str | Path) -> Path:
     return folder
 
 
+def _from_run(folder: Path) -> str:
+    """The fix for the folder of a run, or for a checkpoint that is an adapter; empty where the folder is neither."""
+    run, step = folder, ""
+    if folder.parent.name == "checkpoints":
+        run, step = folder.parents[1], f":{int(folder.name)}" if folder.name.isdecimal() else ""
+    if not (run / "recipe.toml").is_file():
+        return ""
+    saved = max(run.glob("checkpoints/[0-9]*"), default=None)
+    if saved is None:
+        return f"gnomon resume {quote(str(run))}   (its end writes a checkpoint)"
+    if not (saved / "adapter_config.json").is_file():
+        return f"policy={saved}"
+    model = f"{run}{step.replace(':', '-')}-merged"
+    return f"gnomon export {quote(f'{run}{step}')} {quote(model)} --merged   (then policy={model})"
+
+
 def table(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a model folder; empty where there is no file. Raises: ModelError E303."""
     if not path.is_file():
@@ -95,7 +128,8 @@ def table(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         problem = str(error) or type(error).__name__
     if problem:
-        raise ModelError("E303", f"{path.name} of the model folder cannot be read", where=str(path), why=problem)
+        what = f"{path.name} of the model folder cannot be read"
+        raise ModelError("E303", what, where=str(path), why=problem, fix=AGAIN)
     return dict(found)
 
 
@@ -129,7 +163,7 @@ def _hash(files: tuple[tuple[str, int, int], ...]) -> str:
 def _require_known(folder: Path, config: Mapping[str, Any]) -> None:
     if not isinstance(config.get("model_type"), str):
         why = "config.json names no `model_type`"
-        raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=why)
+        raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=why, fix=AGAIN)
     for key in LAYERS:
         if isinstance(config.get(key, 1), bool) or not isinstance(config.get(key, 1), int | None):
             raise _unsupported(folder, f"{key} is {config[key]!r}", "it must be a number of layers")

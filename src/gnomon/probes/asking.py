@@ -7,12 +7,12 @@ from pathlib import Path
 
 from gnomon.config import recorded, resolve
 from gnomon.errors import ConfigError
-from gnomon.launch.saved import saved_policy, split_step
+from gnomon.launch.saved import saved_policy
+from gnomon.launch.subject import is_run, split_step
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import score
 from gnomon.probes.belief import Ask, Belief, Question, belief, from_file, pairs
-from gnomon.probes.policies import is_run
 from gnomon.rendering import Renderer, choose, joined
 from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 from gnomon.config import RunConfig, leaves, recorded, resolve
 from gnomon.errors import RunError
+from gnomon.launch.data import digest
 from gnomon.store import RunReader
 from gnomon.store.checkpoints import stored
 from gnomon.store.layout import CHECKPOINT_MANIFEST, RECIPE
@@ -24,6 +26,8 @@ __all__ = ["Cell", "Row", "Transfer", "transfer", "transfer_text"]
 
 OWN = ("seed", "policy.path")
 """Settings in which the runs of a row may differ."""
+EXPORTED = re.compile(r"^- fingerprint `(\w+)` after step \d+$", re.MULTILINE)
+"""How the card of an exported model names the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +81,24 @@ class Trained:
     """All but `OWN`."""
     began: Mapping[str, str]
     """SHA-256 of the files of the weights that it began with."""
+    origin: str
+    """Fingerprint of the checkpoint whose export it began with; empty where its model is not an export, or gone."""
     measured: Mapping[str, tuple[float, float, tuple[float, ...]]]
     """pass@1 before and after, and the difference of every different task, by column."""
 
     @cached_property
-    def ended(self) -> Mapping[str, str]:
-        """SHA-256 of the files of its newest checkpoint."""
+    def ended(self) -> tuple[str, Mapping[str, str]]:
+        """Fingerprint of its newest checkpoint, and SHA-256 of the files there."""
         for path in stored(self.folder)[:1]:
-            files = json.loads((path / CHECKPOINT_MANIFEST).read_text("utf-8"))["files"]
-            return {name: facts["sha256"] for name, facts in files.items()}
-        return {}
+            body = json.loads((path / CHECKPOINT_MANIFEST).read_text("utf-8"))
+            return body["fingerprint"], {name: facts["sha256"] for name, facts in body["files"].items()}
+        return "", {}
 
     def begins_from(self, other: Trained) -> bool:
-        return bool(self.began) and self.began != other.began and self.began.items() <= other.ended.items()
+        fingerprint, files = other.ended
+        if self.origin:
+            return self.origin == fingerprint
+        return bool(self.began) and self.began != other.began and self.began.items() <= files.items()
 
 
 def transfer(folders: Sequence[Path]) -> Transfer:
@@ -148,8 +157,17 @@ def trained(folder: Path) -> Trained:
             config=config,
             settings=repr(sorted((key, value) for key, value in own.items() if value != {})),
             began=weights,
+            origin=exported_from(Path(config.policy.path), weights),
             measured={column: measured(reader, name) for column, name in names.items()},
         )
+
+
+def exported_from(model: Path, weights: Mapping[str, str]) -> str:
+    """The fingerprint in the card of a model folder, where the weights are still those that a run began with."""
+    card = model / "README.md"
+    named = EXPORTED.search(card.read_text("utf-8", "replace")) if card.is_file() else None
+    same = named and all((model / name).is_file() and digest(model / name) == was for name, was in weights.items())
+    return named[1] if named and same else ""
 
 
 def measured(reader: RunReader, name: str) -> tuple[float, float, tuple[float, ...]]:
