@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from gnomon.envs import Env
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.rewarded import rewarded
 from gnomon.keys import Key
+from gnomon.launch.trial import BUDGET
 from gnomon.launch.weights import weigh
 from gnomon.types import Message, Task
 from gnomon.verifiers import NoScore, Verifier
@@ -255,3 +258,46 @@ def test_rewards_ranges_and_splits_that_cannot_be_used_are_refused():
             rewarded(rows, lambda completion, answer: True, wrong)
     with pytest.raises(ConfigError, match=r"E151(.|\n)*train row 8 = test row 0"):
         rewarded({"train": rows, "test": rows[8:]}, lambda completion, answer: True)
+
+
+def by_number(completion, answer):
+    return completion.isdigit() and float(completion) == float(answer)
+
+
+def by_level(completion, level):
+    return completion == str(10 // (35 - level))
+
+
+def slow(completion, answer):
+    time.sleep(0.06)
+    with open(os.environ["CALLS"], "a") as file:
+        file.write("call\n")
+    return completion == str(float(answer))
+
+
+def test_a_reward_is_called_with_the_answer_of_every_row_before_a_run():
+    rows = [{**row, "level": place} for place, row in enumerate(ROWS)]
+    rows[33]["answer"] = rows[37]["answer"] = "٣³"
+    with pytest.raises(VerifierError) as caught:
+        weigh(rewarded(rows, by_number))
+    error = caught.value
+    assert error.code == "E107" and "2 rows have no verdict" in error.why and "'٣³'" in error.why
+    assert {name for name in ("row 33", "row 37", "row 34") if name in error.why} == {"row 33", "row 37"}
+    assert "by_number" in error.where and error.fix.startswith("correct or remove row 3")
+    with pytest.raises(VerifierError, match=r"ZeroDivisionError.*\n.*\n.* to row 35, whose"):
+        weigh(rewarded(rows, by_level))
+    split = {"train": rows[:30], "test": rows[30:]}
+    with pytest.raises(VerifierError, match="test row 3"):
+        weigh(rewarded(split, by_number))
+
+
+def test_ten_thousand_rows_take_seconds_and_a_slow_reward_is_not_called_for_them(tmp_path, monkeypatch):
+    many = rewarded([{"prompt": f"{n}?", "answer": str(n)} for n in range(10_000)], plain)
+    began = time.monotonic()
+    weigh(rewarded(ROWS, plain))
+    few, began = time.monotonic() - began, time.monotonic()
+    weigh(many)
+    assert time.monotonic() - began - few < BUDGET + 8  # The budget, one chunk and the rows' way to the worker.
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    weigh(rewarded([*ROWS, {"prompt": "?", "answer": "none", "level": 0}], slow))
+    assert len((tmp_path / "calls").read_text().splitlines()) < 20

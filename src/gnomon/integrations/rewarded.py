@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ class Rewarded:
     train: tuple[Task, ...]
     test: tuple[Task, ...]
     reward: FunctionReward
+    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The place of every task in what was passed, such as `row 7`, by split."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -80,8 +82,13 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
     low, top = limits(reward_range)
     splits = splits_of(tasks)
     columns = Columns.of(splits["train"][0], reward)
-    rows = {name: columns.tasks(some, name) for name, some in splits.items()}
-    train, test = (rows["train"], rows["test"]) if "test" in rows else held_out(rows["train"])
+    supplied = {name: columns.tasks(some, name) for name, some in splits.items()}
+    own = {name: list(range(len(some))) for name, some in supplied.items()}
+    mark = {name: f"{name} row" for name in own}
+    if "test" not in supplied:
+        own["train"], own["test"] = held_out(supplied["train"])
+        supplied["test"], mark = supplied["train"], dict.fromkeys(own, "row")
+    train, test = ([supplied[name][place] for place in own[name]] for name in SPLITS)
     refuse_overlap(train, test)
     judge = FunctionReward(
         function=reward, low=low, top=top, answer=columns.answer or "answer", conversational=columns.conversational
@@ -93,7 +100,8 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
             why=f"the columns of the tasks are {', '.join(known)}",
             fix=f"def reward(completion, {', '.join(known)}), or give the parameter a default",
         )  # fmt: skip
-    return Rewarded(train=tuple(train), test=tuple(test), reward=judge)
+    rows = {name: tuple(f"{mark[name]} {place}" for place in places) for name, places in own.items()}
+    return Rewarded(train=tuple(train), test=tuple(test), reward=judge, rows=rows)
 
 
 def asked(reward: Any) -> Collection[str]:
@@ -258,8 +266,8 @@ def no_column(row: Any, what: str, names: Sequence[str], where: str) -> ConfigEr
     return ConfigError("E162", f"a task has no {what}", where=where, why=why, fix=fix)
 
 
-def held_out(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-    """Split tasks into train and held-out ones: an eighth of the distinct questions, at least one, by hash.
+def held_out(tasks: Sequence[Task]) -> tuple[list[int], list[int]]:
+    """The indices of train tasks and of held-out ones: an eighth of the distinct questions, at least one, by hash.
 
     Raises: ConfigError E162 if there is only one question.
     """
@@ -271,5 +279,5 @@ def held_out(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
             fix="give more tasks, or both splits: {'train': ROWS, 'test': ROWS}",
         )  # fmt: skip
     kept = set(different[: max(1, len(different) // TEST_SHARE)])
-    train = [task for task, name in zip(tasks, asked, strict=True) if name not in kept]
-    return train, [task for task, name in zip(tasks, asked, strict=True) if name in kept]
+    train = [place for place, name in enumerate(asked) if name not in kept]
+    return train, [place for place, name in enumerate(asked) if name in kept]

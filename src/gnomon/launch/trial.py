@@ -5,25 +5,35 @@ from __future__ import annotations
 import math
 import pickle
 import re
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gnomon.audit import Judgement, subject_of
 from gnomon.audit.judging import Unopened, VerifierWorkers
 from gnomon.envs import Env, SingleTurn
-from gnomon.envs.base import confined
+from gnomon.envs.base import SPLITS, confined
 from gnomon.envs.blame import place, quoted, raised
 from gnomon.envs.episodes import replies
 from gnomon.errors import GnomonError, VerifierError
+from gnomon.integrations.rewarded import Rewarded
 from gnomon.integrations.rewards.base import outward
+from gnomon.types import Task
 
 __all__ = ["defined", "trial"]
 
 TASKS = 4
 """Train tasks whose replies are judged."""
+BUDGET = 2.0
+"""Seconds in which a reward function of the user is called for other rows."""
+SLOW = 0.05
+"""Seconds of the fastest call, above which it is not: such a function waits for a model or a network."""
 
 
 def trial(env: Env) -> list[Judgement]:
     """What an environment says to a right, a wrong and an empty reply to each of some tasks, in processes of its own.
+
+    A reward function of the user is then called once for every row, with its answer as the reply, for at most `BUDGET`.
 
     Replies that use up their time or memory are left to the audit.
 
@@ -31,7 +41,9 @@ def trial(env: Env) -> list[Judgement]:
         not reach another process.
     """
     confined(env)
-    subject = subject_of(env, count=TASKS)
+    rows, subject = places(env), subject_of(env, count=TASKS)
+    tried = len(subject.tasks)
+    subject = replace(subject, tasks=subject.tasks + tuple(task for _, task in rows))
     try:
         workers = VerifierWorkers(subject, workers=1)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -40,9 +52,10 @@ def trial(env: Env) -> list[Judgement]:
             why="verifiers run in worker processes",
             fix="open files, locks and connections inside the function that uses them, not in a field",
         ) from error  # fmt: skip
-    judgements: list[Judgement] = []
+    judgements, least = list[Judgement](), math.inf
     with workers:
-        for index, reply in asked(env, len(subject.tasks)):
+        for index, reply in asked(env, tried):
+            began = time.monotonic()
             try:
                 (judgement,) = workers.judge([(index, reply)])
             except ImportError as error:
@@ -52,9 +65,43 @@ def trial(env: Env) -> list[Judgement]:
             if judgement.outcome in ("raised", "invalid") and not math.isfinite(judgement.reward):
                 raise broken(env, judgement)
             judgements.append(judgement)
+            least = min(least, time.monotonic() - began)
+        if least < SLOW:
+            judgements += every_row(env, workers, rows, tried)
     if outside := next((each for each in judgements if each.outcome in ("raised", "invalid")), None):
         raise out_of_range(env, outside, [each.reward for each in judgements if math.isfinite(each.reward)])
     return judgements
+
+
+def places(env: Env) -> list[tuple[str, Task]]:
+    """Every row of a reward function, with its place. A data set has its verifier read every answer by itself."""
+    if not isinstance(env, Rewarded):
+        return []
+    return [pair for split in SPLITS for pair in zip(env.rows[split], env.tasks(split), strict=True)]
+
+
+def every_row(env: Env, workers: VerifierWorkers, rows: Sequence[tuple[str, Task]], first: int) -> list[Judgement]:
+    """The verdict on the answer of every row, within the budget. Args: first: index of the first row in the workers.
+
+    Raises: VerifierError E105 or E107, with the rows, for those that get none.
+    """
+    found, size, due = list[Judgement](), 1, time.monotonic() + BUDGET
+    while len(found) < len(rows) and time.monotonic() < due:
+        chunk = range(len(found), min(len(found) + size, len(rows)))
+        found += workers.judge((first + place, str(rows[place][1].answer)) for place in chunk)
+        size = min(2 * size, 256)
+    bad = [each for each in found if each.outcome in ("raised", "invalid") and not math.isfinite(each.reward)]
+    if bad:
+        error, names = broken(env, bad[0]), [rows[each.index - first][0] for each in bad]
+        answer = rows[bad[0].index - first][1].answer
+        more = f"; {len(names)} rows have no verdict: {', '.join(names[:10])}{' …' * (len(names) > 10)}"
+        raise VerifierError(
+            error.code, error.what, where=error.where,
+            why=f"it was judging the reply {bad[0].reply!r:.60} to {names[0]}, whose answer is {answer!r:.60}"
+            + more * (len(names) > 1),
+            fix=f"correct or remove {names[0]}, or return a score for such an answer",
+        )  # fmt: skip
+    return found
 
 
 def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
