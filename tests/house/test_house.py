@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import pkgutil
@@ -165,3 +166,29 @@ def test_readme_is_short_and_counts_right_and_the_weights_are_small():
     assert len(readme.splitlines()) < 120 and f"There are {len(TABLE)} objectives;" in readme
     weights = ROOT / "src/gnomon/models/tiny/model.safetensors"
     assert weights.stat().st_size <= 2 * 2**20
+
+
+TEXT = {"r", "w", "a", "x", "r+", "w+", "a+"}
+
+
+def unencoded(call: ast.Call) -> bool:
+    """Whether a call reads or writes text in the encoding of the user's locale, which may have ASCII alone."""
+    if {"encoding", "errors"} & {keyword.arg for keyword in call.keywords}:
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    first, *rest = [*(getattr(each, "value", "") for each in call.args), "", ""]
+    if name in ("read_text", "write_text"):
+        return len(call.args) < 1 + (name == "write_text")
+    if name == "open":
+        return first in TEXT if isinstance(call.func, ast.Attribute) else (rest[0] or "r") in TEXT
+    pipes = [keyword for keyword in call.keywords if keyword.arg in ("text", "universal_newlines")]
+    return name in ("run", "Popen", "check_output") and bool(pipes)
+
+
+@pytest.mark.parametrize("folder", sorted(path for path in (ROOT / "src/gnomon").iterdir() if path.is_dir()))
+def test_no_file_is_read_or_written_in_the_encoding_of_the_locale(folder):
+    library = ROOT / "src/gnomon/studies/library"  # Registered by hash.
+    for path in folder.rglob("*.py"):
+        if library not in path.parents:
+            calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+            assert not [f"{path}:{call.lineno}" for call in calls if unencoded(call)]

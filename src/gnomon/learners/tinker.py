@@ -126,7 +126,7 @@ class TinkerLearner:
         """Save weights and optimiser on the service, and their name in the folder."""
         saving = self._training.save_state(f"step-{self.version:06d}", overwrite=True)
         body = {"path": answer(saving, "save the state").path, "version": self.version, "base": self.base}
-        (folder / STATE).write_text(json.dumps(body, indent=1) + "\n")
+        (folder / STATE).write_text(json.dumps(body, indent=1) + "\n", "utf-8")
 
     def load_state(self, folder: Path) -> None:
         """Raises: ModelError E304 for the state of another learner."""

@@ -151,7 +151,7 @@ class Ahead:
             "batches": {str(step): weights.version for step, weights in unfinished.items()},
             "versions": {str(version): facts(weights) for version, weights in versions.items()},
         }
-        (folder / OPEN).write_text(json.dumps(body, sort_keys=True))
+        (folder / OPEN).write_text(json.dumps(body, sort_keys=True), "utf-8")
 
     def load_state(self, folder: Path) -> None:
         body = json.loads((folder / OPEN).read_text("utf-8"))

@@ -78,7 +78,7 @@ class InFlight:
         """Write how the unfinished batches began. A resumed run reads their episodes that had ended, and samples the
         others with the newest weights.
         """
-        (folder / OPEN).write_text(json.dumps({str(step): begun for step, begun in self._begun.items()}))
+        (folder / OPEN).write_text(json.dumps({str(step): begun for step, begun in self._begun.items()}), "utf-8")
 
     def load_state(self, folder: Path) -> None:
         if (folder / OPEN).exists():  # Checkpoints of earlier versions do not have it.

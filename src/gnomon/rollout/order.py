@@ -191,7 +191,7 @@ class Chosen:
 
     def save_state(self, folder: Path) -> None:
         rows = [[each.step, each.task, each.correct, each.rollouts] for each in self.results]
-        (folder / FILE).write_text(json.dumps(rows))
+        (folder / FILE).write_text(json.dumps(rows), "utf-8")
 
     def load_state(self, folder: Path) -> None:
         rows = json.loads((folder / FILE).read_text("utf-8"))

@@ -45,7 +45,7 @@ class Group:
                 with suppress(OSError):
                     folder.mkdir(exist_ok=True)
                     try:
-                        (folder / FILES[version, controller]).write_text(str(value))
+                        (folder / FILES[version, controller]).write_text(str(value), "utf-8")
                         folders[controller] = version, folder
                         break
                     except OSError:

@@ -202,5 +202,5 @@ def study_of(path: Path) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file that is there as a whole or not at all, since a study may be killed while it writes."""
     part = path.with_suffix(".part")
-    part.write_text(text)
+    part.write_text(text, "utf-8")
     part.rename(path)

@@ -92,7 +92,7 @@ def publish(folder: Path) -> list[str]:
         found = own(folder / name)
         if found and found["sha256"] == sha256(path):
             RESULTS.mkdir(exist_ok=True)
-            (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+            (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", "utf-8")
             done.append(name)
     return done
 

@@ -137,7 +137,7 @@ def write_result(folder: StudyFolder, found: Outcome) -> dict[str, Any]:
     """Write `result.json`: the same numbers give the same bytes."""
     result = result_of(folder, found)
     text = json.dumps(result, indent=2, sort_keys=True, allow_nan=False)
-    (folder.folder / "result.json").write_text(text + "\n")
+    (folder.folder / "result.json").write_text(text + "\n", "utf-8")
     return result
 
 

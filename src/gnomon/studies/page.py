@@ -14,7 +14,7 @@ __all__ = ["page_text", "planned_text", "plot", "write_page", "write_plots"]
 
 def write_page(folder: Path, study: Study, result: Mapping[str, Any]) -> None:
     """Write `page.md`, and a plot for every claim with scatter."""
-    (folder / "page.md").write_text(page_text(study, result))
+    (folder / "page.md").write_text(page_text(study, result), "utf-8")
     write_plots(folder / "claim", study, result)
 
 

@@ -110,7 +110,7 @@ def run_cell(folder: Path, cell: Cell) -> None:
     here = StudyFolder(folder)
     for path in (here.log(cell), here.crash(cell), here.numbers(cell), here.run(cell)):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with here.log(cell).open("a") as log:
+    with here.log(cell).open("a", encoding="utf-8") as log:
         fcntl.flock(log, fcntl.LOCK_EX)  # A process of a study that was killed may need a moment to end.
         if here.done(cell):
             return

@@ -128,7 +128,7 @@ def registered(folder: Path, written: str) -> StudyFolder:
     """The folder of a study with this text. Raises: as `StudyFolder.register`."""
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "study.py"
-        source.write_text(written)
+        source.write_text(written, "utf-8")
         return StudyFolder.register(folder, source)
 
 

@@ -307,9 +307,10 @@ def write_folder(policy: Policy, folder: Path, recipe: Recipe) -> None:
     for name in ("config.json", "generation_config.json"):
         path = folder / name
         if path.exists():
-            path.write_text(path.read_text("utf-8").replace('"float32"', '"bfloat16"'))
-    (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+            path.write_text(path.read_text("utf-8").replace('"float32"', '"bfloat16"'), "utf-8")
+    (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n", "utf-8")
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}, indent=1)
-        + "\n"
+        + "\n",
+        "utf-8",
     )

@@ -28,7 +28,7 @@ def score(folder: Path, recipe: Recipe, tasks: int = 128, samples: int = 16) -> 
         )
         table[name] = {"options": asdict(env_class(name)(**own)), **measure(config)[""].body()}
     facts = {"weights_sha256": sha256((folder / "model.safetensors").read_bytes()).hexdigest(), "envs": table}
-    (folder / "scores.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (folder / "scores.json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
     return facts
 
 

@@ -32,7 +32,7 @@ def own_folder() -> tuple[Path, IO[str]]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             rmtree(left, ignore_errors=True)
     folder = Path(mkdtemp(prefix=NAME))
-    own = (folder / "locking").open("w")
+    own = (folder / "locking").open("w", encoding="utf-8")
     fcntl.flock(own, fcntl.LOCK_EX)
     (folder / "locking").rename(folder / LOCK)  # Locked before it can be found.
     return folder, own
@@ -78,5 +78,5 @@ def linked(folder: Path, place: Path) -> Path:
             (place / path.name).symlink_to(path.resolve())
     config = place / "tokenizer_config.json"
     if not config.exists():
-        config.write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+        config.write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}), "utf-8")
     return place
