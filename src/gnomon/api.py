@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gnomon.config import RunConfig, Source, leaves, resolve
-from gnomon.config.sources import value_of
+from gnomon.config.calls import fixes_in_python
 from gnomon.envs import ENVS, Env, offers
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.extension import extension
@@ -51,9 +50,10 @@ class RunReader(StoredRun):
         from gnomon.launch.export import export
 
         name = str(self.folder) if step is None else f"{self.folder}:{step}"
-        return dict(export(name, Path(folder), dtype, merged=merged).files)
+        return dict(export(name, Path(os.path.expanduser(folder)), dtype, merged=merged).files)
 
 
+@fixes_in_python()
 def train(
     what: str | Path | Env | Tasks | None = None,
     /,
@@ -92,7 +92,7 @@ def train(
     """
     require_outside()
     values, passed = separated(settings, observers)
-    config, built = configure(what, values, reward, reward_range)
+    config, built = configured(what, values, reward, reward_range)
     folder = (
         next_folder(type(built).__name__ if built else config.env.type)
         if run is None
@@ -109,6 +109,7 @@ def train(
     return RunReader(folder)
 
 
+@fixes_in_python()
 def resume(
     run: str | Path,
     what: str | Path | Env | Tasks | None = None,
@@ -142,8 +143,8 @@ def resume(
     """
     require_outside()
     supplied = Source(settings, dict.fromkeys(leaves(settings), "the call of gnomon.resume"))
-    run = Path(os.path.expanduser(run))
     with RunReader(run) as reader:  # E404, if it is no run.
+        run = reader.folder
         config = extension(reader, supplied).config
     built = None if what is None else object_of(what, reward, reward_range)
     from gnomon.launch.display import Display, Silent, loading
@@ -174,6 +175,7 @@ def separated(
     return values | {name: part_name(part) for name, part in parts.items()}, {"passed": passed}
 
 
+@fixes_in_python()
 def configure(
     what: Any,
     settings: Mapping[str, Any],
@@ -181,6 +183,16 @@ def configure(
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[RunConfig, Env | None]:
     """The configuration of a call, and the environment if it is an object."""
+    return configured(what, settings, reward, reward_range)
+
+
+def configured(
+    what: Any,
+    settings: Mapping[str, Any],
+    reward: Callable[..., Any] | None,
+    reward_range: tuple[float, float],
+) -> tuple[RunConfig, Env | None]:
+    """As `configure`, with fixes as on the command line."""
     supplied: dict[str, Any] = dict(settings)
     table = supplied.pop("env", {})
     if what is None:
@@ -198,22 +210,8 @@ def configure(
         built = changed(built, options)
     supplied["env"] = {"type": what, **options} if built is None else spec_of(built)
     checks = [check_policy_config] if built else [check_env_config, check_policy_config]
-    try:
-        config, _ = resolve([Source(supplied, dict.fromkeys(supplied, "the call of gnomon.train"))], checks)
-    except ConfigErrors as error:
-        raise ConfigErrors([in_a_call(each) for each in error.errors]) from error
+    config, _ = resolve([Source(supplied, dict.fromkeys(supplied, "the call of gnomon.train"))], checks)
     return config, built
-
-
-def in_a_call(error: ConfigError) -> ConfigError:
-    """The error with a fix that is a setting of the command line as an argument of a call."""
-    setting = re.match(r"([a-z_]+)(?:\.([\w.]+))?=([^\s,]+)", error.fix)
-    if setting is None:
-        return error
-    (table, key, _), value = setting.groups(), value_of(setting[3])
-    rest = error.fix[setting.end() :]
-    fix = f"{table}={{{key!r}: {value!r}}}{rest}" if key else f"{table}={value!r}{rest}"
-    return ConfigError(error.code, error.what, where=error.where, why=error.why, fix=fix)
 
 
 def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[float, float]) -> Env | None:
@@ -225,7 +223,8 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
         from gnomon.integrations.rewarded import rewarded
 
         try:
-            return rewarded(what, reward, reward_range)
+            rows = os.path.expanduser(what) if isinstance(what, str | Path) else what
+            return rewarded(rows, reward, reward_range)
         except ConfigError as error:
             raise ConfigErrors([error]) from error
     if isinstance(what, str):

@@ -53,7 +53,7 @@ def main() -> None:
     """Run a command. Errors of the user are printed without a traceback."""
     open_streams()
     try:
-        app()
+        app(args=[below_home(word) for word in sys.argv[1:]])
     except GnomonError as error:
         put(error, file=sys.stderr)
         sys.exit(error.exit_code)
@@ -66,6 +66,12 @@ def main() -> None:
     finally:
         lost_output()
         gc.freeze()  # The process ends: searching all that is left for garbage takes most of a second.
+
+
+def below_home(word: str) -> str:
+    """A word of the command line with a path below the home folder in full; a shell leaves `'~/x'` and `--out=~/x`."""
+    head, sign, tail = word.partition("=")
+    return f"{head}={os.path.expanduser(tail)}" if sign else os.path.expanduser(word)
 
 
 @app.command()
@@ -196,9 +202,9 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
     """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=FOLDER eval.samples=4"""
     from gnomon.config import resolve
     from gnomon.launch.find import check_env_config, check_policy_config
-    from gnomon.launch.subject import layers
+    from gnomon.launch.subject import layers, measured
 
-    config, _ = resolve(layers(what, settings), [check_env_config, check_policy_config])
+    config, _ = resolve(measured(layers(what, settings)), [check_env_config, check_policy_config])
     from gnomon.launch.display import Display, Silent, evaluation_text, loading
 
     doing = f"{config.eval.tasks} held-out tasks of {config.env.type}"
@@ -219,16 +225,20 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 
 @app.command()
 def mismatch(
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="tiny, a model folder, or OWNER/NAME of the hub.")],
+    policy: Annotated[
+        str, typer.Argument(metavar="POLICY", help="tiny, a model folder, RUN[:STEP], or OWNER/NAME of the hub.")
+    ],
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Measure how far sampler and learner are apart, by the dtype of each and by engine: gnomon mismatch tiny"""
     from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
+    from gnomon.launch.subject import measured
 
     supplied = Source({"policy": policy.removeprefix("policy=")}, {"policy": f"the command line: {policy}"})
-    config, _ = resolve([supplied, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    sources = measured([supplied, overrides(list(settings or []), 2)])
+    config, _ = resolve(sources, [check_env_config, check_policy_config])
     from gnomon.launch.mismatch import lines, lines_text
 
     if as_json:
@@ -618,9 +628,9 @@ def env_prompt(
     from gnomon.config import resolve
     from gnomon.launch.find import check_env_config, check_policy_config
     from gnomon.launch.prompt_tokens import prompt_text, prompt_tokens
-    from gnomon.launch.subject import layers
+    from gnomon.launch.subject import layers, measured
 
-    config, _ = resolve(layers(what, settings), [check_env_config, check_policy_config])
+    config, _ = resolve(measured(layers(what, settings)), [check_env_config, check_policy_config])
     try:
         found = prompt_tokens(config, "test" if held_out else "train", index)
     except IndexError as error:
@@ -919,7 +929,7 @@ def run_folder(what: str, words: list[str], config: RunConfig, prefix: str = "")
     from gnomon.launch.subject import name_of
 
     if supplied := [word for word in (what, *words) if word.startswith("run=")]:
-        return Path(os.path.expanduser(supplied[-1].removeprefix("run=").strip("\"'")))
+        return Path(supplied[-1].removeprefix("run=").strip("\"'"))
     return next_folder(name_of(what) or config.env.type, prefix)
 
 
@@ -952,7 +962,7 @@ def chosen_env(what: str, settings: list[str] | None) -> Any:
 def configured(what: str, settings: list[str] | None, more: list[str], checks: list[Any]) -> Any:
     """The configuration of a run. Args: settings: options of its environment; more: other settings."""
     from gnomon.config import resolve
-    from gnomon.launch.subject import layers
+    from gnomon.launch.subject import layers, measured
 
     words = [word if word.startswith("env.") else f"env.{word}" for word in settings or []]
-    return resolve(layers(what, [*words, *more]), checks)[0]
+    return resolve(measured(layers(what, [*words, *more])), checks)[0]

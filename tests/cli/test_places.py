@@ -10,17 +10,37 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 
-from gnomon.cli import run_folder
-from gnomon.config import RunConfig, load, overrides, resolve
+from commands import command, python
+from gnomon.cli import below_home, run_folder
+from gnomon.config import RunConfig, Source, load, overrides, resolve
 from gnomon.errors import ConfigErrors, ResourceError, is_full
-from gnomon.store import require_free
+from gnomon.store import Run, require_free
 
 
-def test_home_is_a_path_after_the_equals_sign(monkeypatch, tmp_path):
+def test_home_is_a_path_in_every_source_of_settings(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = overrides(["policy=~/model", "env.path=~/data.jsonl", "env.mark=a~"]).values
-    assert found["policy"]["path"] == f"{tmp_path}/model"
-    assert found["env"] == {"path": f"{tmp_path}/data.jsonl", "mark": "a~"}
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('env = {type = "dataset", path = "~/rows.jsonl"}\npolicy = "~/model"\nrollout.stop = ["~/"]')
+    words = overrides(["env.split=a~", "players.opponent=~nobody-here/x"])
+    call = Source({"rollout": {"recorded": Path("~/run")}}, {})
+    config, _ = resolve([load(recipe), words, call])
+    assert config.policy.path == f"{tmp_path}/model" and config.rollout.recorded == f"{tmp_path}/run"
+    assert config.env.options == {"path": f"{tmp_path}/rows.jsonl", "split": "a~"} and config.rollout.stop == ["~/"]
+    assert config.players.opponent == "~nobody-here/x"
+
+
+def test_home_is_a_path_where_no_shell_writes_it_in_full(tmp_path):
+    home = {"HOME": str(tmp_path)}
+    with Run.create(tmp_path / "run", recipe="seed = 1\n", manifest={}, genesis={}):
+        pass
+    for words in (["verify", "~/run"], ["ls", "~"], ["export-rollouts", "~/run", "~/out.jsonl"]):
+        done = command(*words, env=home, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.jsonl").is_file()
+    call = "import gnomon; r = gnomon.RunReader('~/run'); print(r.folder); gnomon.train('countdown', run='~/run')"
+    done = python("-c", call, env=home, cwd=tmp_path)
+    assert done.stdout.strip() == str(tmp_path / "run") and "error[E401]" in done.stderr
+    assert not (tmp_path / "~").exists()
 
 
 @pytest.mark.parametrize(
@@ -73,8 +93,8 @@ def test_a_value_of_another_kind_says_what_is_allowed(word, said):
 
 
 def test_the_folder_of_a_run_may_be_below_home():
-    assert run_folder("countdown", ["run=~/x"], RunConfig()) == Path.home() / "x"
-    assert run_folder("countdown", ["run=~nobody-here/x"], RunConfig()) == Path("~nobody-here/x")
+    for word, folder in (("run=~/x", Path.home() / "x"), ("run=~nobody-here/x", Path("~nobody-here/x"))):
+        assert run_folder("countdown", [below_home(word)], RunConfig()) == folder
 
 
 def test_a_setting_with_two_values_is_noted(capsys):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import gnomon
 from gnomon.api import configure
+from gnomon.config.calls import arguments
 from gnomon.envs import CharCount
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.models.folder import model_folder
@@ -53,3 +55,40 @@ def test_one_table_of_short_names_serves_python_and_the_command_line():
     assert configure("char_count", {"policy": "tiny"})[0].policy.path == "tiny"
     with pytest.raises(ConfigErrors, match=r"policy\.lora\.rank"):
         configure("char_count", {"lora": {"rank": 8}})
+
+
+@pytest.mark.parametrize(
+    ("fix", "wanted"),
+    [
+        ("policy.path=tiny, or policy.device=cuda", "policy={'path': 'tiny'}, or policy={'device': 'cuda'}"),
+        ("rollout.prompts=8 rollout.group=4, or lr=0.1", "rollout={'prompts': 8, 'group': 4}, or lr=0.1"),
+        ("prompts=2 max_tokens=8", "prompts=2, max_tokens=8"),
+        ("policy=tiny, the built-in policy, or policy=FOLDER", "policy='tiny', the built-in policy, or policy=FOLDER"),
+        ("gnomon export a b --merged   (then policy=b)", "gnomon export a b --merged   (then policy='b')"),
+        ("gnomon audit x env.a=1 shows it; 'audit.acknowledge=[\"r\"]'", "gnomon audit x env.a=1 shows it; "
+         "audit={'acknowledge': ['r']}"),
+        ("engine.probe=true", "engine={'probe': True}"),
+        ("gnomon.resume(RUN, objective=f)", "gnomon.resume(RUN, objective=f)"),
+        ("leave it out", "leave it out"),
+    ],
+)  # fmt: skip
+def test_a_fix_speaks_the_language_of_the_caller(fix, wanted):
+    assert arguments(fix) == wanted
+
+
+@pytest.mark.parametrize(
+    ("settings", "fix"),
+    [
+        ({"policy": {"device": "cuda", "path": "nowhere"}}, "policy='tiny'"),
+        ({"objective": "maxrl"}, "env={'format': 0}"),
+        ({"optim": {"minibatches": 8}, "prompts": 4, "group": 4}, "optim={'minibatches': "),
+    ],
+)
+def test_no_setting_of_the_command_line_is_in_a_fix_of_a_call(settings, fix, tmp_path):
+    for call in (lambda: configure("countdown", settings), lambda: gnomon.train("countdown", run=tmp_path, **settings)):
+        with pytest.raises(ConfigErrors) as caught:
+            call()
+        fixes = [error.fix for error in caught.value.errors]
+        assert any(each.startswith(fix) for each in fixes), fixes
+        assert not [each for each in fixes if re.search(r"\b[a-z_]+\.[a-z_]+=", each)]
+        assert all(each in str(caught.value) for each in fixes)

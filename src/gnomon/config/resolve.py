@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ Check = Callable[[RunConfig, Origins], Iterable[ConfigError]]
 
 
 def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[RunConfig, Origins]:
-    """Defaults, then each source over the ones before it.
+    """Defaults, then each source over the ones before it. A text that begins with `~/` is a path below the home folder.
 
     Args: checks: more that must hold; they run beside our own, also where some key was refused.
     Returns: the configuration, and the origin of every key that some source gave.
@@ -38,7 +39,7 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
                 values.pop(table, None)  # Another environment or objective has options of its own.
                 origins = {key: place for key, place in origins.items() if not key.startswith(f"{table}.")}
         for name, (key, value) in supplied.items():
-            put(values, name, str(value) if isinstance(value, Path) else value)
+            put(values, name, os.path.expanduser(value) if isinstance(value, str | Path) else value)
             origins[name] = source.origins.get(key, "a default")
     problems = without_mistakes(values, origins)
     bring(values, origins)

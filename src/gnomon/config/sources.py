@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -155,7 +154,7 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
             why = "settings are written key=value, for example rollout.group=16"
             problems.append(ConfigError("E003", f"{word!r} is not a setting", where=where, why=why, fix=written(word)))
             continue
-        value = value_of(os.path.expanduser(raw) if raw.startswith("~") else raw)
+        value = value_of(raw)
         whole = whole_key(key, value)
         if leaves(values).get(whole, value) != value:
             terminal.put(f"{whole} is set twice. The last value counts: {word}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ class JsonLines:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.expanduser(path))
 
     def start(self, manifest: Mapping[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

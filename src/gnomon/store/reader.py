@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ class RunReader:
     """
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(os.path.expanduser(folder))
         self._db = open_reading(self.folder)
 
     def __enter__(self) -> Self:

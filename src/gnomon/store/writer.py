@@ -111,7 +111,7 @@ class Run:
         Args: varies: why a second run of the recipe may differ; empty for an exact run.
         Raises: RunError E401 if the folder is not empty, E402 if it is in use; ResourceError E501.
         """
-        folder = Path(folder)
+        folder = Path(os.path.expanduser(folder))
         canonical(genesis)
         texts = {RECIPE: recipe.encode(), MANIFEST: json.dumps(json.loads(canonical(manifest)), indent=1).encode()}
         with faults(folder):
@@ -422,7 +422,7 @@ def require_free(folder: Path | str, fix: str = "") -> None:
 
     Args: fix: what the caller's user can do; the settings of `gnomon train` if not given.
     """
-    folder = Path(folder)
+    folder = Path(os.path.expanduser(folder))
     if why := hindrance(folder.absolute()):
         raise ResourceError(
             "E502", "the run folder cannot be created", where=str(folder), why=why, fix=fix or "run=OTHER"
