@@ -8,6 +8,7 @@ an interpreter is started for it (`interpreter`).
 from __future__ import annotations
 
 import fcntl
+import locale
 import multiprocessing
 import os
 import pty
@@ -45,10 +46,13 @@ FORKS.set_forkserver_preload(list(IMPORTED))
 
 
 def command(
-    *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, output: str = "utf-8"
 ) -> subprocess.CompletedProcess[str]:
-    """`gnomon` with these words, in a fork."""
-    return forked(("gnomon", *words), env, cwd)
+    """`gnomon` with these words, in a fork.
+
+    Args: output: `ascii` in a locale that has no other characters, `closed`, or `left`, a pipe without a reader.
+    """
+    return forked(("gnomon", *words), env, cwd, output)
 
 
 def python(
@@ -75,12 +79,14 @@ def shell(line: str, env: Mapping[str, str] | None = None, cwd: Path | None = No
     return subprocess.run(line, shell=True, capture_output=True, text=True, env=whole, cwd=cwd)
 
 
-def forked(words: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.CompletedProcess[str]:
+def forked(
+    words: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None, output: str = "utf-8"
+) -> subprocess.CompletedProcess[str]:
     """Run to its end or its death."""
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
         whole = {**os.environ, "NO_COLOR": "1", **(env or {})}
-        process = FORKS.Process(target=run, args=(words, whole, str(cwd or Path.cwd()), str(out), str(err)))
+        process = FORKS.Process(target=run, args=(words, whole, str(cwd or Path.cwd()), str(out), str(err), output))
         process.start()
         process.join()
         assert process.exitcode is not None
@@ -106,14 +112,24 @@ def screen(*words: str, columns: int = 80, env: Mapping[str, str] | None = None)
     return written.decode()
 
 
-def run(words: Sequence[str], env: Mapping[str, str], cwd: str, out: str, err: str) -> None:
+def run(words: Sequence[str], env: Mapping[str, str], cwd: str, out: str, err: str, output: str = "utf-8") -> None:
     """In the child."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
     for place, file in ((1, out), (2, err)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), place)
-    sys.stdout, sys.stderr = (os.fdopen(place, "w", encoding="utf-8", closefd=False) for place in (1, 2))
+    encoding = "ascii" if output == "ascii" else "utf-8"
+    sys.stdout, sys.stderr = (os.fdopen(place, "w", encoding=encoding, closefd=False) for place in (1, 2))
+    if output == "ascii":
+        locale.setlocale(locale.LC_ALL, "C")
+    elif output == "closed":
+        os.close(1)
+        sys.stdout = None  # type: ignore[assignment]  # As Python has it then.
+    elif output == "left":
+        reading, writing = os.pipe()
+        os.close(reading)
+        os.dup2(writing, 1)
     RUN[words[0]](list(words))
 
 
