@@ -79,7 +79,9 @@ def train(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="ENV|RECIPE", help="An environment, or a recipe ending in .toml.", autocompletion=trainable
+            metavar="ENV|RECIPE",
+            help="An environment (gnomon env list), a file of rows, or a recipe ending in .toml.",
+            autocompletion=trainable,
         ),
     ],
     settings: Settings = None,
@@ -199,7 +201,7 @@ def resume(
 
 @app.command("eval")
 def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
-    """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=FOLDER eval.samples=4"""
+    """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=RUN eval.samples=4"""
     from gnomon.config import resolve
     from gnomon.launch.find import check_env_config, check_policy_config
     from gnomon.launch.subject import layers, measured
@@ -231,7 +233,7 @@ def mismatch(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how far sampler and learner are apart, by the dtype of each and by engine: gnomon mismatch tiny"""
+    """Compare log-probabilities of sampler and learner, by dtype and engine: gnomon mismatch tiny"""
     from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
     from gnomon.launch.subject import measured

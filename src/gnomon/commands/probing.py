@@ -37,7 +37,7 @@ def words(
     held_out: HeldOut = False,
     as_json: Json = False,
 ) -> None:
-    """Share of replies with words of self-reflection, and how often these are right, by step."""
+    """Count replies with words of self-reflection by step, and how many of them are right."""
     from gnomon.probes.reflection import WORDS, reflection, reflection_text
     from gnomon.store import RunReader
 
@@ -48,7 +48,7 @@ def words(
 
 @app.command()
 def answers(folder: RunFolder, held_out: HeldOut = False, trust: Trust = False, as_json: Json = False) -> None:
-    """Is the first answer of a reply right, and the last: how often a policy corrects or spoils an answer."""
+    """Count how often a policy corrects its first answer in a reply, and how often it spoils it."""
     from gnomon.probes.answers import answers as matrix
     from gnomon.probes.answers import answers_text
     from gnomon.store import RunReader
@@ -86,7 +86,7 @@ def belief(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Which of two replies a policy takes as rewarded, by log-probability; of a run, before and after training."""
+    """Measure which of two replies a policy finds likelier to be rewarded; of a run, before and after training."""
     from gnomon.probes.asking import beliefs
     from gnomon.probes.belief import belief_text
 
@@ -96,7 +96,7 @@ def belief(
 
 @app.command()
 def budget(folder: RunFolder, as_json: Json = False) -> None:
-    """What every step of a run spent, and what its rewards could say: tokens, operations, bits per episode."""
+    """Print tokens, operations and the information in the rewards (bits per episode) of every step of a run."""
     from gnomon.plans.flops import step_flops
     from gnomon.probes.bits import reward_bits
     from gnomon.store import RunReader

@@ -46,7 +46,7 @@ def transfer(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Run folders.", autocompletion=run_folders)],
     as_json: Json = False,
 ) -> None:
-    """Gain of runs on every evaluation set, and what later runs undo: gnomon transfer runs/a runs/b"""
+    """Print what runs gained on every evaluation set and what later runs lost: gnomon transfer runs/a runs/b"""
     from gnomon.studies.command import require_libraries
     from gnomon.studies.transfer import transfer as compared
     from gnomon.studies.transfer import transfer_text

@@ -14,7 +14,9 @@ __all__ = ["EnvName", "Json", "Observe", "RunFolder", "Settings", "Trust"]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Argument(metavar="key=value …", help="Settings that override the defaults.", autocompletion=settings),
+    typer.Argument(
+        metavar="key=value …", help="Settings, such as steps=50; gnomon config show lists all.", autocompletion=settings
+    ),
 ]
 Observe = Annotated[
     list[str] | None,

@@ -17,7 +17,7 @@ def diagnosis_text(found: Diagnosis) -> str:
     lines = [f"{one_line(found.run)}   {found.status}, {found.steps} steps, {found.rollouts} training rollouts read"]
     for place, finding in enumerate(found.findings):
         if place == 1:
-            lines.append("found too; the first cause may explain it")
+            lines.append("further findings, which the first cause may explain:")
         lines += list(finding_lines(finding, "first cause: " if place == 0 else "", found.run))
     if not found.findings:
         lines.append(without_findings(found))
@@ -25,7 +25,7 @@ def diagnosis_text(found: Diagnosis) -> str:
         gain = f"{change.gain:+.3f}, standard error {change.error:.3f}{', flat' if change.flat else ''}"
         lines.append(f"held-out pass@1  {change.before:.3f} to {change.after:.3f} ({gain})")
         if change.flat:
-            lines.append(f"to tell          {to_tell(change)}")
+            lines.append(f"to find out      {to_tell(change)}")
     if found.causes:
         shares = "   ".join(f"{one_line(name)} {share:.0%}" for name, share in found.causes.items())
         lines.append(f"rollouts         {shares}")
