@@ -119,6 +119,10 @@ def run(words: Sequence[str], env: Mapping[str, str], cwd: str, out: str, err: s
     os.chdir(cwd)
     for place, file in ((1, out), (2, err)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), place)
+    if output == "left":
+        reading, writing = os.pipe()
+        os.close(reading)
+        os.dup2(writing, 1)
     encoding = "ascii" if output == "ascii" else "utf-8"
     sys.stdout, sys.stderr = (os.fdopen(place, "w", encoding=encoding, closefd=False) for place in (1, 2))
     if output == "ascii":
@@ -126,10 +130,6 @@ def run(words: Sequence[str], env: Mapping[str, str], cwd: str, out: str, err: s
     elif output == "closed":
         os.close(1)
         sys.stdout = None  # type: ignore[assignment]  # As Python has it then.
-    elif output == "left":
-        reading, writing = os.pipe()
-        os.close(reading)
-        os.dup2(writing, 1)
     RUN[words[0]](list(words))
 
 

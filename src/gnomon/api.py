@@ -210,7 +210,9 @@ def configured(
         built = changed(built, options)
     supplied["env"] = {"type": what, **options} if built is None else spec_of(built)
     checks = [check_policy_config] if built else [check_env_config, check_policy_config]
-    config, _ = resolve([Source(supplied, dict.fromkeys(supplied, "the call of gnomon.train"))], checks)
+    config, _ = resolve(
+        [Source(supplied, dict.fromkeys([*supplied, *leaves(supplied)], "the call of gnomon.train"))], checks
+    )
     return config, built
 
 

@@ -14,7 +14,7 @@ from gnomon.envs import Env
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.rewarded import rewarded
 from gnomon.keys import Key
-from gnomon.launch.trial import BUDGET
+from gnomon.launch import trial
 from gnomon.launch.weights import weigh
 from gnomon.types import Message, Task
 from gnomon.verifiers import NoScore, Verifier
@@ -275,7 +275,8 @@ def slow(completion, answer):
     return completion == str(float(answer))
 
 
-def test_a_reward_is_called_with_the_answer_of_every_row_before_a_run():
+def test_a_reward_is_called_with_the_answer_of_every_row_before_a_run(monkeypatch):
+    monkeypatch.setattr(trial, "BUDGET", 60.0)  # A busy machine does not decide what is found.
     rows = [{**row, "level": place} for place, row in enumerate(ROWS)]
     rows[33]["answer"] = rows[37]["answer"] = "٣³"
     with pytest.raises(VerifierError) as caught:
@@ -291,13 +292,7 @@ def test_a_reward_is_called_with_the_answer_of_every_row_before_a_run():
         weigh(rewarded(split, by_number))
 
 
-def test_ten_thousand_rows_take_seconds_and_a_slow_reward_is_not_called_for_them(tmp_path, monkeypatch):
-    many = rewarded([{"prompt": f"{n}?", "answer": str(n)} for n in range(10_000)], plain)
-    began = time.monotonic()
-    weigh(rewarded(ROWS, plain))
-    few, began = time.monotonic() - began, time.monotonic()
-    weigh(many)
-    assert time.monotonic() - began - few < BUDGET + 8  # The budget, one chunk and the rows' way to the worker.
+def test_a_slow_reward_judges_the_few_rows_that_fit(tmp_path, monkeypatch):
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-    weigh(rewarded([*ROWS, {"prompt": "?", "answer": "none", "level": 0}], slow))
-    assert len((tmp_path / "calls").read_text().splitlines()) < 20
+    weigh(rewarded([{"prompt": f"{n}?", "answer": str(n)} for n in range(10_000)], slow))
+    assert len((tmp_path / "calls").read_text().splitlines()) < 120  # 2 s of 0.06 s, twice, and the first four tasks.

@@ -79,13 +79,14 @@ IN_TEXT = [
 ]
 """Commands in blocks of `text`. They are run with fewer steps, on runs made for them, unless they are in `NOT_RUN`."""
 NOT_RUN = {
-    "Qwen|gsm8k-qwen3-0.6b.toml($| policy)": "fetches a model from the hub",
+    "Qwen|gsm8k-qwen3-0.6b": "reads a model of the hub",
     "launch=ray": "starts a cluster; tests/launch runs such runs",
     "engine=vllm|env.python=|rg:": "needs another library in an environment of its own",
     "states=8bit": "needs bitsandbytes; tests/learners run it",
     "CodeRows|import out/": "needs data or logs of the reader's",
     "serve-learner|learner=http|--learner": "needs a server beside it; tests/learners/test_served.py has one",
     "^gnomon (study|ablate|scaling) ": "starts dozens of runs",
+    "^gnomon gain ": "samples for minutes; tests/probes/test_gain.py runs it",
     "gnomon simulate": "simulates a cluster for minutes",
     "SMALL": "needs the weights of Gemma",
 }

@@ -11,7 +11,6 @@ from gnomon.config import Source, leaves, load, overrides
 from gnomon.config.sources import whole_key
 from gnomon.envs.rows import is_file
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.store.layout import CHECKPOINTS, RECIPE
 
 __all__ = ["env_of", "is_run", "layers", "measured", "name_of", "split_step", "subject"]
 
@@ -56,11 +55,15 @@ def measured(sources: Sequence[Source]) -> list[Source]:
 
 def is_run(name: str) -> bool:
     """Whether a name is `RUN`, `RUN:STEP` or a checkpoint's folder."""
+    from gnomon.store.layout import RECIPE  # The store is not imported for help or a mistake.
+
     return (split_step(name)[0] / RECIPE).is_file()
 
 
 def split_step(name: str) -> tuple[Path, int | None]:
     """`FOLDER`, `FOLDER:STEP` or `FOLDER/checkpoints/STEP` as the folder and the step."""
+    from gnomon.store.layout import CHECKPOINTS
+
     path = Path(name)
     if path.parent.name == CHECKPOINTS and path.name.isascii() and path.name.isdigit():
         return path.parents[1], int(path.name)

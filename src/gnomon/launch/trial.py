@@ -25,9 +25,7 @@ __all__ = ["defined", "trial"]
 TASKS = 4
 """Train tasks whose replies are judged."""
 BUDGET = 2.0
-"""Seconds in which a reward function of the user is called for other rows."""
-SLOW = 0.05
-"""Seconds of the fastest call, above which it is not: such a function waits for a model or a network."""
+"""Seconds in which a reward function of the user is called for other rows. A slow one judges the few that fit."""
 
 
 def trial(env: Env) -> list[Judgement]:
@@ -52,10 +50,9 @@ def trial(env: Env) -> list[Judgement]:
             why="verifiers run in worker processes",
             fix="open files, locks and connections inside the function that uses them, not in a field",
         ) from error  # fmt: skip
-    judgements, least = list[Judgement](), math.inf
+    judgements: list[Judgement] = []
     with workers:
         for index, reply in asked(env, tried):
-            began = time.monotonic()
             try:
                 (judgement,) = workers.judge([(index, reply)])
             except ImportError as error:
@@ -65,9 +62,7 @@ def trial(env: Env) -> list[Judgement]:
             if judgement.outcome in ("raised", "invalid") and not math.isfinite(judgement.reward):
                 raise broken(env, judgement)
             judgements.append(judgement)
-            least = min(least, time.monotonic() - began)
-        if least < SLOW:
-            judgements += every_row(env, workers, rows, tried)
+        judgements += every_row(env, workers, rows, tried)
     if outside := next((each for each in judgements if each.outcome in ("raised", "invalid")), None):
         raise out_of_range(env, outside, [each.reward for each in judgements if math.isfinite(each.reward)])
     return judgements

@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+UNFINISHED = "unfinished"
+"""In the name of a folder that takes the place of the model's when it is whole."""
 Progress = Callable[[str, float], None]
 """Called with the current action and the finished fraction of the work, from 0 to 1."""
 
@@ -95,7 +97,7 @@ def _alone(folder: Path) -> Iterator[None]:
     try:
         with suppress(OSError):
             fcntl.flock(place, fcntl.LOCK_EX)
-            for left in folder.parent.glob(f".{folder.name}-*"):
+            for left in folder.parent.glob(f".{folder.name}-{UNFINISHED}-*"):
                 shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
@@ -132,7 +134,9 @@ def write_folder(folder: Path, name: str, write: Callable[[Path, Path], None], e
 
 def _write_beside(folder: Path, write: Callable[[Path, Path], None]) -> None:
     """Write to a folder beside it, which takes its place at the end."""
-    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True) as aside:
+    with TemporaryDirectory(
+        dir=folder.parent, prefix=f".{folder.name}-{UNFINISHED}-", ignore_cleanup_errors=True
+    ) as aside:
         new = Path(aside) / "model"
         new.mkdir()
         write(new, Path(aside))
