@@ -388,6 +388,7 @@ def report(
     if file.exists() and not force:
         raise ConfigError("E092", f"{file} exists", where="FILE.html", fix=f"gnomon report {folder} {file} --force")
     text = page(folder)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     put(f"{file}   {len(text.encode()) / 1e3:.0f} kB")
 
@@ -540,6 +541,7 @@ def audit(
         for finding in report.findings:
             (repro / f"{finding.rule}.py").write_text(finding.repro, "utf-8")
     if sarif is not None:
+        sarif.parent.mkdir(parents=True, exist_ok=True)
         sarif.write_text(json.dumps(as_sarif(report), indent=1) + "\n", "utf-8")
     put(json.dumps(report.body(), indent=1)) if as_json else say(report_text(report))
     sys.exit(0 if report.passed else 1)
@@ -716,6 +718,7 @@ def rank(
         facts = ranked(reader, by)
     text = json.dumps(facts, indent=1)
     if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text + "\n", "utf-8")
     if as_json:
         put(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -23,7 +24,7 @@ QUICK = {
     "show": f"show {RUN} 0",
     "export": f"export {RUN} {FILE}",
     "export-rollouts": f"export-rollouts {RUN} {FILE}.jsonl",
-    "import": f"import {{folder}}/rollouts.jsonl {FILE}",
+    "import": f"import {{folder}}/log.jsonl {FILE} prompt=q reply=text reward=score --format jsonl",
     "ls": "ls {folder}",
     "tail": f"tail {RUN}",
     "report": f"report {RUN} {FILE}.html",
@@ -72,12 +73,13 @@ FAULTS = {"diff": 1, "doctor": None, "predict": None}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two finished runs in a folder whose name is not ASCII, and the rollouts of one."""
+    """Two finished runs in a folder whose name is not ASCII, and a log of another trainer."""
     place = tmp_path_factory.mktemp("läufe·")
-    for name, seed in (("r", 0), ("other", 1)):
-        done = command("train", "char_count", f"run={place / name}", f"seed={seed}", *SMALL)
+    for name, rate in (("r", 1e-3), ("other", 1e-4)):
+        done = command("train", "char_count", f"run={place / name}", f"lr={rate}", *SMALL)
         assert done.returncode == 0, done.stderr
-    assert command("export-rollouts", f"{place}/r", f"{place}/rollouts.jsonl").returncode == 0
+    row = {"q": "Wie heißt π?", "text": "Ü · 3", "score": 1.0, "step": 0}
+    (place / "log.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", "utf-8")
     return place
 
 
