@@ -85,9 +85,11 @@ def _examined(name: str | Path) -> Path:
         fix = "merge it into its base model and use the merged folder; of a run: gnomon export RUN FOLDER --merged"
         raise _unsupported(folder, "the folder contains an adapter", why, _from_run(folder) or fix)
     if not (folder / "config.json").is_file():
-        if fix := _from_run(folder):
-            why = "the weights of a run are in its checkpoints"
-            raise ModelError("E301", "the folder is a run and not a model", where=str(folder), why=why, fix=fix)
+        if saved := _from_run(folder):
+            raise ModelError(
+                "E301", "the folder is a run and not a model", where=str(folder),
+                why="the weights of a run are in its checkpoints", fix=saved,
+            )  # fmt: skip
         near = sibling(folder, lambda path: (path / "config.json").is_file())
         word = f"policy={near}" if near else "policy=tiny, the built-in policy"
         raise ModelError(
