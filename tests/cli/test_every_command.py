@@ -42,7 +42,6 @@ QUICK = {
     "config": "config show",
     "env": "env prompt char_count",
     "new": "new env {own}_task --folder {folder}",
-    "predict": f"predict show {RUN}",
     "probe": f"probe words {RUN}",
 }
 """By command, a use of it that takes no training."""
@@ -61,13 +60,14 @@ ELSEWHERE = {
     "view": "serves until it is interrupted",
     "serve": "serves until it is interrupted",
     "serve-learner": "serves until it is interrupted",
+    "predict": "needs a registered prediction; the blocks of docs/predict.md run it",
     "study": "the command of a study is that of scaling",
     "ablate": "as scaling",
     "base": "trains for minutes",
     "model": "needs a package of weights",
 }
 """Commands that are not here, and why."""
-FAULTS = {"diff": 1, "doctor": None, "predict": None}
+FAULTS = {"diff": 1, "doctor": None, "play": 1}
 """Exit statuses that are results."""
 
 
