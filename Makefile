@@ -68,9 +68,10 @@ bench: $(STAMP)
 	$(BIN)/pip install -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/against_trl.py
 
-# Everything that needs a GPU; without one it prints what it would do.
+# What is measured on a GPU, part by part: make gpu PART=b. Without a GPU, all parts in miniature.
+OUT ?= build/gpu
 gpu: $(STAMP)
-	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/gpu.py $(PART) --out $(OUT)
 
 # The size and shape of the source.
 house: $(STAMP)

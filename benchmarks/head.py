@@ -70,8 +70,11 @@ def measured(
     return time.process_time() - began, (peak() - before) / 2**30
 
 
-def random_batch(lengths: Sequence[int], vocabulary: int) -> Batch:
-    """Random rows of one group, with an advantage for every token. A quarter of each row is its prompt."""
+def random_batch(lengths: Sequence[int], vocabulary: int, prompt: float = 0.25) -> Batch:
+    """Random rows of one group, with an advantage for every token.
+
+    Args: prompt: share of each row that is its prompt, of at least one token.
+    """
     import torch
 
     from gnomon.learners import Batch
@@ -79,7 +82,7 @@ def random_batch(lengths: Sequence[int], vocabulary: int) -> Batch:
     from gnomon.objectives import Denominators, Rollouts
 
     generator = torch.Generator().manual_seed(1)
-    replies, rows = [length - length // 4 for length in lengths], len(lengths)
+    replies, rows = [length - max(1, int(length * prompt)) for length in lengths], len(lengths)
     sequences = tuple(
         Text(
             token_ids=torch.randint(2, vocabulary, (length,), generator=generator),

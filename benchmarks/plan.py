@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from gnomon.envs.char_count import CharCount
 from gnomon.types import Part, Status, Task, Verdict
@@ -132,25 +133,41 @@ def measured(words: Sequence[str], run: Path, clock: str) -> tuple[float, float]
     return max(row["peak_bytes"] for row in rows), statistics.median(row[clock] for row in rows[1:])
 
 
+class Figures(NamedTuple):
+    """Bytes and seconds of a step, as planned and as a run had them."""
+
+    planned_peak: float
+    peak: float
+    planned_seconds: float
+    seconds: float
+
+
+def compared(pair: Pair, scratch: Path, device: str) -> Figures:
+    """A plan and its run. Args: scratch: a folder for models and runs; device: as in `gnomon plan --device`."""
+    recipe = [f"{__file__}:Coin", f"policy={folder(pair.model, scratch)}", *pair.settings]
+    recipe += [f"steps={STEPS}", "eval.tasks=4", "rollout.stop=[]", f"audit.acknowledge={json.dumps(ACCEPTED)}"]
+    run = Path(tempfile.mkdtemp(dir=scratch)) / "run"
+    peak, seconds = measured(recipe, run, "cpu_seconds" if device == "cpu" else "seconds")
+    command = [sys.executable, "-m", "gnomon", "plan", str(run), "--json", "--device", device]
+    plan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return Figures(plan["peak"], peak, plan["step_seconds"], seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", nargs="*")
     parser.add_argument("--device", default="cpu")
     chosen = parser.parse_args()
-    pairs, clock = (PAIRS, "cpu_seconds") if chosen.device == "cpu" else (GPU_PAIRS, "seconds")
+    pairs = PAIRS if chosen.device == "cpu" else GPU_PAIRS
     print(f"{'':34} {'peak, GiB':>20} {'':>6} {'s per step':>16}")
     with tempfile.TemporaryDirectory() as scratch:
-        for place, name in enumerate(chosen.pairs or pairs):
-            pair = pairs[name]
-            recipe = [f"{__file__}:Coin", f"policy={folder(pair.model, Path(scratch))}", *pair.settings]
-            recipe += [f"steps={STEPS}", "eval.tasks=4", "rollout.stop=[]", f"audit.acknowledge={json.dumps(ACCEPTED)}"]
-            run = Path(scratch) / f"run{place}"
-            peak, seconds = measured(recipe, run, clock)
-            command = [sys.executable, "-m", "gnomon", "plan", str(run), "--json", "--device", chosen.device]
-            plan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        for name in chosen.pairs or pairs:
+            found = compared(pairs[name], Path(scratch), chosen.device)
             print(
-                f"{name:34} {plan['peak'] / 2**30:6.2f} of {peak / 2**30:6.2f} {plan['peak'] / peak - 1:+7.0%}"
-                f" {plan['step_seconds']:7.2f} of {seconds:6.2f} {plan['step_seconds'] / seconds - 1:+7.0%}",
+                f"{name:34} {found.planned_peak / 2**30:6.2f} of {found.peak / 2**30:6.2f}"
+                f" {found.planned_peak / found.peak - 1:+7.0%}"
+                f" {found.planned_seconds:7.2f} of {found.seconds:6.2f}"
+                f" {found.planned_seconds / found.seconds - 1:+7.0%}",
                 flush=True,
             )
 

