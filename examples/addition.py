@@ -29,7 +29,7 @@ def print_replies(run: gnomon.RunReader, step: int) -> None:
 
 if __name__ == "__main__":
     folder = sys.argv[1] if len(sys.argv) > 1 else "runs/addition"
-    steps = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    steps = int(sys.argv[2]) if len(sys.argv) > 2 else 30
     run = gnomon.train(
         rows(), reward=right, policy="smollm2", run=folder, steps=steps,
         rollout={"max_tokens": 20}, eval={"tasks": 32, "samples": 3, "every": 10},
