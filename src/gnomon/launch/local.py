@@ -339,7 +339,8 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
         teller.message(f"Prompts: {why}.")
     with teller.phase("trying the verifier"):
         reward = weigh(env, config.audit.acknowledge)
-    teller.message(reward)
+    if reward:
+        teller.message(reward)
     for sentence in sentences(config):
         teller.message(sentence)
 

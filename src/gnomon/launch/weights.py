@@ -18,7 +18,7 @@ RULE = "reward.weights"
 
 
 def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
-    """One line: what the environment pays for being right, and what without.
+    """One line: what the environment pays for being right, and what without. Empty for a reward function.
 
     Raises: ConfigError E140, when all else pays as much as being right and that is not acknowledged; E141, when
         a verdict holds a part that the prices do not; VerifierError E105, E107 or E109 for code that does not judge.
@@ -26,10 +26,10 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     judgements = trial(env)
     prices = offers.prices(env)
     if prices is None:
-        reason = (
-            "a reward function does not list its parts" if offers.spec(env) else f"{type(env).__name__} has no `prices`"
-        )
-        return f"Reward: how much a reply without a correct answer can get is unknown, because {reason}."
+        if offers.spec(env):
+            return ""
+        name = type(env).__name__
+        return f"Reward: how much a reply without a correct answer can get is unknown: {name} has no `prices`."
     undeclared_parts = problems(judgements, prices)
     if undeclared_parts:
         raise ConfigError(
