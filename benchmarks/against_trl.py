@@ -142,11 +142,12 @@ def reward(shape: Shape, task: Any, reply: str) -> float:
 def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     import asyncio
 
+    import torch
+
     from gnomon.config import overrides, resolve, to_toml
     from gnomon.engines.base import Tier, sample_all
     from gnomon.keys import Key
     from gnomon.launch.makers import make_engine, make_learner
-    from gnomon.models.waiting import set_threads
     from gnomon.objectives import objective
     from gnomon.rollout import pack
     from gnomon.rollout.credit import Crediting
@@ -154,7 +155,7 @@ def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     from gnomon.training.record import Recorder
     from gnomon.types import Completion, Group, Part, Request, Rollout, Sampling, Status, Stop, Turn, Verdict
 
-    set_threads(model.threads)
+    torch.set_num_threads(model.threads)
     settings = [f"policy={model.folder}", f"policy.lora.rank={model.rank}", f"policy.lora.alpha={model.alpha}"]
     settings += [f"policy.activation_checkpointing={str(model.checkpointing).lower()}"]
     settings += [f"policy.device={model.device}", f"policy.dtype={model.dtype}"]
@@ -338,10 +339,11 @@ def products(shape: Shape) -> tuple[float, float]:
 
 
 def measure(system: str, shape: Shape, steps: int, model: Model = TINY) -> dict[str, Any]:
-    """What one side needs, in a process of its own. Threads wait as each side has them do."""
+    """What one side needs, in a process of its own. Threads wait as `import gnomon` sets it, in TRL by default."""
+    waiting = {"OMP_WAIT_POLICY": "passive"} if system == "gnomon" else {}
     command = [sys.executable, __file__, "--one", system]
     work = json.dumps({"shape": asdict(shape), "steps": steps, "model": asdict(model)})
-    done = subprocess.run([*command, work], capture_output=True, text=True)
+    done = subprocess.run([*command, work], capture_output=True, text=True, env={**waiting, **os.environ})
     if done.returncode:
         raise SystemExit(f"{system} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]

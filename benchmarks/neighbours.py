@@ -1,10 +1,9 @@
 """What a run is worth beside other work: tokens a second, alone and with busy processes, by how threads wait.
 
-    python benchmarks/neighbours.py --threads 1 2 --busy 0 1 4 --rounds 3
-    python benchmarks/neighbours.py --threads 2 --seconds 20 --set policy=smollm2 policy.lora.rank=16 max_tokens=20
+    python benchmarks/neighbours.py --threads 1 2 --busy 0 4 --rounds 3
 
 Each figure is rollouts and updates of `countdown` in a process of its own, after a first step that is not counted.
-`adapt` is how Gnomon has OpenMP's threads wait, `spin` what they do by themselves. Figures alternate within a round.
+`sleep` is how Gnomon has OpenMP's threads wait, `spin` what they do by themselves. Figures alternate within a round.
 The share is the processor time that a thread got, over what a busy process got at the same time: 1 is fair.
 """
 
@@ -23,19 +22,19 @@ from pathlib import Path
 
 from starts import busy
 
-WAITS = {"adapt": {}, "sleep": {"OMP_WAIT_POLICY": "passive"}, "spin": {"GOMP_SPINCOUNT": "300000"}}
-"""The last is what libgomp takes where nothing is set."""
+WAITS = {"sleep": {"OMP_WAIT_POLICY": "passive"}, "spin": {"GOMP_SPINCOUNT": "300000"}}
+"""The second is what libgomp takes where nothing is set."""
 
 
-async def speed(threads: int, seconds: float, settings: Sequence[str]) -> tuple[float, float]:
+async def speed(threads: int, seconds: float) -> tuple[float, float]:
     """Tokens a second by the clock, and by this process's processor time."""
-    from gnomon.config import overrides, resolve
+    from gnomon.config import Source, resolve
     from gnomon.keys import Key
     from gnomon.launch.local import build
     from gnomon.rollout import pack
     from gnomon.rollout.failures import judged
 
-    config, _ = resolve([overrides(["env=countdown", f"threads={threads}", "prompts=8", *settings])])
+    config, _ = resolve([Source({"env": "countdown", "threads": threads, "rollout": {"prompts": 8}}, {})])
     parts = build(config)
     tasks, key, prompts = parts.env.tasks("train"), Key(0), config.rollout.prompts
     tokens, step, wall, cpu = 0, 0, 0.0, 0.0
@@ -63,13 +62,10 @@ def used(processes: Sequence[subprocess.Popen[bytes]]) -> float:
     )
 
 
-def measured(
-    threads: int, wait: str, seconds: float, beside: int, settings: Sequence[str]
-) -> tuple[float, float, float]:
+def measured(threads: int, wait: str, seconds: float, beside: int) -> tuple[float, float, float]:
     """`speed` in a process whose threads wait in this way, beside busy processes, and the share of a thread."""
     kept = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     command = [sys.executable, __file__, "--one", "--threads", str(threads), "--seconds", str(seconds)]
-    command += ["--set", *settings]
     with busy(beside) as neighbours:
         start, before = time.perf_counter(), used(neighbours)
         done = subprocess.run(command, capture_output=True, text=True, env={**kept, **WAITS[wait]}, check=True)
@@ -84,17 +80,16 @@ def main() -> None:
     parser.add_argument("--busy", type=int, nargs="+", default=[0, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of a figure")
-    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the run")
     parser.add_argument("--one", action="store_true", help="one figure, in this process")
     given = parser.parse_args()
     if given.one:
-        print(*asyncio.run(speed(given.threads[0], given.seconds, given.set)))
+        print(*asyncio.run(speed(given.threads[0], given.seconds)))
         return
     cases = list(product(given.busy, given.threads, WAITS))
     found: dict[tuple[int, int, str], list[tuple[float, float, float]]] = {case: [] for case in cases}
     for _ in range(given.rounds):
         for case in cases:
-            found[case].append(measured(case[1], case[2], given.seconds, case[0], given.set))
+            found[case].append(measured(case[1], case[2], given.seconds, case[0]))
             load = os.getloadavg()[0]
             print(*case, *(f"{figure:,.2f}" for figure in found[case][-1]), f"load {load:.1f}", file=sys.stderr)
     print("neighbours  threads  wait   tokens/s (least to most)      tokens per second of processor time  share")

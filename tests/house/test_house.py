@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -84,6 +85,26 @@ def test_a_mistake_in_a_setting_is_found_with_few_imports(words):
     assert "error[E0" in done.stderr
     assert not (HEAVY | {"scipy", "sympy", "http.client"} | others | late) & loaded
     assert len(loaded) < 480, "462 were needed when this was written, and torch alone brings a thousand"
+
+
+@pytest.mark.parametrize(("given", "spins"), [({}, False), ({"OMP_WAIT_POLICY": "active"}, True)])
+def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(given, spins):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_", "KMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", "import gnomon, torch"],
+        capture_output=True, text=True, env={**environment, "OMP_DISPLAY_ENV": "verbose", **given},
+    )  # fmt: skip
+    if "OMP_WAIT_POLICY" not in done.stderr:
+        pytest.skip("this torch has an OpenMP that does not show its settings")
+    assert ("OMP_WAIT_POLICY = 'ACTIVE'" in done.stderr) == spins, done.stderr
+
+
+@pytest.mark.parametrize(("order", "spinning"), [("gnomon, torch", False), ("torch, gnomon", True)])
+def test_threads_that_torch_was_loaded_with_are_known_to_spin(order, spinning):
+    kept = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    code = f"import {order}; print(gnomon.SPINNING)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=kept, check=True)
+    assert done.stdout.strip() == str(spinning)
 
 
 def test_public_names_are_sorted_complete_and_there():

@@ -20,7 +20,6 @@ from gnomon.launch.loops import finished
 from gnomon.launch.rating import fit, intervals, p_value
 from gnomon.launch.saved import saved_policy
 from gnomon.models.precision import Precision
-from gnomon.models.waiting import set_threads
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Limits
 from gnomon.rollout.match import Deal, Match
@@ -75,7 +74,7 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
 
     Args: names: `RUN` or `FOLDER`, or `RUN:STEP` for the checkpoint of a step; games: of every pair, in both orders.
     """
-    set_threads(config.threads)
+    torch.set_num_threads(config.threads)
     if len(set(names)) < 2:
         raise ConfigError("E184", "a match needs two different players", where=" ".join(names))
     precision = Precision.only(getattr(torch, config.policy.dtype))

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from secrets import compare_digest, token_urlsafe
 from typing import Any
 
+import torch
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -26,7 +27,6 @@ from gnomon.learners.base import Closing, Learner
 from gnomon.learners.served import AGAIN, ALIVE, CALL, SESSION
 from gnomon.learners.verbs import carried_out
 from gnomon.learners.wire import loads, written
-from gnomon.models.waiting import set_threads
 
 __all__ = ["LearnerServer"]
 
@@ -61,7 +61,7 @@ class LearnerServer:
             what, fix = f"cannot listen on {host}, port {port}", "--port 0 takes a free one"
             raise ConfigError("E091", what, where="--host, --port", why=str(error), fix=fix) from None
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        self._worker = ThreadPoolExecutor(1, initializer=set_threads, initargs=(config.threads,))
+        self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(config.threads,))
         """One thread carries out all verbs, one after the other."""
         self._tinker = TinkerService(config, self.token, self._worker)
         routes = [Route("/v1/{verb}", self._answer, methods=["POST"]), *self._tinker.routes]

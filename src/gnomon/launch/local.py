@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import gnomon
 from gnomon.config import RunConfig, Source, resolve, to_toml
 from gnomon.config.choices import sentences
 from gnomon.config.tinker import TINKER
@@ -67,7 +71,6 @@ from gnomon.learners.base import Closing, Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.waiting import set_threads
 from gnomon.objectives import Objective
 from gnomon.rendering import Renderer, choose
 from gnomon.rendering.choose import departure
@@ -140,7 +143,13 @@ def build(
     phase: Phase = no_phase,
 ) -> Parts:
     """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
-    set_threads(config.threads)
+    torch.set_num_threads(config.threads)
+    if gnomon.SPINNING and config.threads > 1:
+        warnings.warn(
+            "torch was imported before gnomon, so its threads spin while they wait: on a busy machine, a step can "
+            "take 27 times as long. Import gnomon first, or set OMP_WAIT_POLICY=passive in the environment",
+            stacklevel=2,
+        )
     config = with_attention(config)
     env = make_env(config.env) if env is None else env
     confined(env)

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
+import torch
+
 from gnomon.config import Policy, RunConfig
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
@@ -24,7 +26,6 @@ from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.waiting import set_threads
 from gnomon.monitoring.mismatch import advised
 from gnomon.rendering import choose, joined
 from gnomon.training.evaluate import first
@@ -65,7 +66,7 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     An `engine.dtype` that is set is the only one of the engines. Every line scores `rollout.prompts` × `rollout.group`
     completions of first prompts. Args: tell: takes what is being measured.
     """
-    set_threads(config.threads)
+    torch.set_num_threads(config.threads)
     config, env = with_attention(config), make_env(config.env)
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))

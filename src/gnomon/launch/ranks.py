@@ -35,7 +35,6 @@ from gnomon.launch.makers.learner import make_sharded
 from gnomon.launch.makers.policy import make_device
 from gnomon.learners.pulse import Pulse, give_signs
 from gnomon.learners.remote import RemoteLearner, answer
-from gnomon.models.waiting import set_threads
 from gnomon.objectives import Objective
 from gnomon.workers.serialise import packed
 
@@ -207,7 +206,7 @@ def serve(rank: int, descriptor: int) -> None:
 
 def join(rank: int, config: RunConfig, row: Objective, folder: Path) -> Any:
     """This rank's part of the learner."""
-    set_threads(config.threads)
+    torch.set_num_threads(config.threads)
     cuda = torch.cuda.is_available() and config.policy.device != "cpu"
     if cuda:
         torch.cuda.set_device(rank)

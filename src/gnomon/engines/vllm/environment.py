@@ -76,7 +76,6 @@ def worker_environment(
     """
     kept = {name: value for name, value in present.items() if name not in UNWANTED}
     return {
-        "OMP_WAIT_POLICY": "passive",  # Beside other work, its threads would spin for one that is not running.
         **kept,
         "OMP_NUM_THREADS": str(threads),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -7,6 +7,8 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from gnomon.config import RunConfig
 from gnomon.engines.base import Versioned
 from gnomon.engines.embedded import Embedded
@@ -18,7 +20,6 @@ from gnomon.launch.makers.engine import make_engine
 from gnomon.launch.makers.workers import make_workers
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.waiting import set_threads
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.elsewhere import Deadline, name_of, played
@@ -45,7 +46,7 @@ class Sampler:
         """Make what does not depend on weights."""
         self.config: RunConfig
         self.config, env, self._env = pickle.loads(self._parts).opened()
-        set_threads(self.config.threads)  # Of this thread, which runs the event loop.
+        torch.set_num_threads(self.config.threads)  # Of this thread, which runs the event loop.
         self._tokenizer = Tokenizer(model_folder(self.config.policy.path))
         self._renderer = choose(self._tokenizer, self.config.policy.renderer, turns=env.max_turns)
         self._workers = make_workers(self.config, env)

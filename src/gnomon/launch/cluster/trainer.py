@@ -7,11 +7,12 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import torch
+
 from gnomon.launch.cluster.answering import answering
 from gnomon.launch.local import make_trainer
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.verbs import carried_out
-from gnomon.models.waiting import set_threads
 from gnomon.workers import packed
 
 __all__ = ["Trainer"]
@@ -50,7 +51,7 @@ class Trainer:
 
     def _make(self) -> None:
         config, row = pickle.loads(self._parts).opened()
-        set_threads(config.threads)  # Of this thread.
+        torch.set_num_threads(config.threads)  # Of this thread.
         self._learner: Learner = make_trainer(config, row)
 
     def _call(self, verb: str, arguments: bytes) -> bytes:
