@@ -1,7 +1,7 @@
-"""Train on shipped environments, or by recipes, seed by seed, and say what was gained.
+"""Train on shipped environments, or by a script that takes folder, steps and seed, and say what was gained.
 
     python benchmarks/demo.py --envs countdown --seeds 0 1 2 --plot docs/demo.svg
-    python benchmarks/demo.py --envs runs/llm/recipe.toml --seeds 0 1 2 --plot docs/llm.svg
+    python benchmarks/demo.py --envs examples/addition.py --seeds 0 1 2 --plot docs/llm.svg 30
 
 Prints one line per run: the locked baseline and the last held-out pass@1 with their 95 % intervals, the gain, and the
 wall-clock seconds of the whole command, start-up and evaluations included. Runs stay under --folder.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -22,11 +23,14 @@ from typing import Any
 def run(env: str, seed: int, folder: Path, words: list[str]) -> dict[str, Any]:
     """One run as a user starts it; its facts as `gnomon show --json` tells them."""
     gnomon = str(Path(sys.executable).parent / "gnomon")
+    command = [gnomon, "train", env, f"run={folder}", f"seed={seed}", *words]
+    if env.endswith(".py"):
+        command = [sys.executable, env, str(folder), *words, str(seed)]
     began = time.monotonic()
-    done = subprocess.run([gnomon, "train", env, f"run={folder}", f"seed={seed}", *words], stdout=subprocess.DEVNULL)
+    done = subprocess.run(command, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - began
     if done.returncode:
-        raise SystemExit(f"{env}, seed {seed}: gnomon train ended with {done.returncode}")
+        raise SystemExit(f"{shlex.join(command)} ended with {done.returncode}")
     shown = subprocess.run([gnomon, "show", str(folder), "--json"], capture_output=True, text=True, check=True)
     facts: dict[str, Any] = json.loads(shown.stdout)
     return facts | {"env": env, "seed": seed, "wall": seconds}

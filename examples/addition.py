@@ -30,8 +30,9 @@ def print_replies(run: gnomon.RunReader, step: int) -> None:
 if __name__ == "__main__":
     folder = sys.argv[1] if len(sys.argv) > 1 else "runs/addition"
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 30
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     run = gnomon.train(
-        rows(), reward=right, policy="smollm2", run=folder, steps=steps,
+        rows(), reward=right, policy="smollm2", run=folder, steps=steps, seed=seed,
         rollout={"max_tokens": 20}, eval={"tasks": 32, "samples": 3, "every": 10},
     )  # fmt: skip
     print(run)
