@@ -55,7 +55,7 @@ def elsewhere(tmp_path, monkeypatch) -> Path:
 
 @needs_reader
 def test_weights_tokens_and_logits_are_those_that_transformers_reads(folder, tmp_path):
-    weights, _ = smollm2._files(tmp_path)
+    weights, _ = smollm2._files(tmp_path, None)
     theirs = AutoModelForCausalLM.from_pretrained(weights.parent, gguf_file=weights.name, dtype=torch.float32).eval()
     policy = Policy.load(folder)
     read = dict(theirs.named_parameters())
