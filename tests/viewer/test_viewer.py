@@ -108,8 +108,8 @@ def test_only_a_browser_of_this_machine_with_the_token_is_answered(written):
     with served(written("a", ["x"])) as viewer:
         own = f"127.0.0.1:{viewer.port}"
         assert asked(viewer, "/", token=False)[0] == 403
-        status, headers, _ = asked(viewer, f"/run/a/-/?token={viewer.token}&x=1", token=False)
-        assert status == 303 and headers["Location"] == "/run/a/-/?x=1"
+        status, headers, _ = asked(viewer, f"/run/a/-/?token={viewer.token}&run=a&run=b&x=", token=False)
+        assert status == 303 and headers["Location"] == "/run/a/-/?run=a&run=b&x="
         assert "HttpOnly" in headers["Set-Cookie"] and "SameSite=strict" in headers["Set-Cookie"]
         assert asked(viewer, f"/?token={viewer.token}x", token=False)[0] == 403
         assert asked(viewer, "/", Host="evil.example")[0] == 403

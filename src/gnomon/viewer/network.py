@@ -69,10 +69,10 @@ class Guard:
 
     def entrance(self, scope: Scope) -> Response | None:
         """The answer to a request without the cookie, or with the token in its address."""
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if (supplied := query.pop("token", None)) is not None and compare_digest(
-            supplied.encode(), self.token.encode()
-        ):
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        supplied = next((value for name, value in query if name == "token"), None)
+        if supplied is not None and compare_digest(supplied.encode(), self.token.encode()):
+            query = [(name, value) for name, value in query if name != "token"]
             answer = RedirectResponse(scope["path"] + (f"?{urlencode(query)}" if query else ""), 303)
             answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
             return answer
