@@ -19,6 +19,7 @@ llm: $(STAMP)
 	@rm -rf runs/llm
 	$(BIN)/python examples/addition.py runs/llm
 	@echo "look:   $(BIN)/gnomon view runs/llm             the run in a browser"
+	@echo "        $(BIN)/gnomon gain runs/llm             what training added to the model"
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal
