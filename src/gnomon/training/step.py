@@ -24,6 +24,8 @@ __all__ = ["StepLog", "rollout_stats"]
 Credit = Mapping[str, Any]
 """Fields of a rollout's record: what it was trained with."""
 SPARE: Credit = {"advantage": 0.0}
+RECEIPT = "weights/"
+"""How the names of metrics begin that an engine makes of its loads."""
 
 
 class StepLog:
@@ -67,7 +69,12 @@ class StepLog:
         self._stats = merge(self._stats, dict(stats))
 
     def metrics(self) -> dict[str, float]:
-        return {name: stat.value for name, stat in sorted(self._stats.items())}
+        """All but the receipts of weights."""
+        return {name: stat.value for name, stat in sorted(self._stats.items()) if not name.startswith(RECEIPT)}
+
+    def receipts(self) -> dict[str, float]:
+        """What the loads of weights have proved. A resumed run has loaded other versions, so the chain leaves it out."""
+        return {name: stat.value for name, stat in sorted(self._stats.items()) if name.startswith(RECEIPT)}
 
     def records(self) -> list[Record]:
         """All records of the step, in the order in which they are stored."""
