@@ -176,7 +176,8 @@ def test_s12_the_nonce_of_one_job_is_nothing_to_the_next(attacked):
 def test_s13_changes_the_files_of_the_judge(attacked):
     source = (
         "import os, sys\ndef solve():\n    wrote = []\n"
-        "    for path in {*sys.path, '/opt/gnomon/gnomon/sandbox', '/usr/lib', '/', '/dev', sys.base_prefix}:\n"
+        "    others = {*sys.path, '/opt/gnomon/gnomon/sandbox', '/usr/lib', '/', '/dev', sys.base_prefix}\n"
+        "    for path in others - {os.getcwd()}:\n"
         "        for name in ('conftest.py', 'sitecustomize.py', 'x.pth', 'run.py'):\n"
         "            try:\n                open(os.path.join(path, name), 'a').close()\n"
         "                wrote.append(path)\n            except OSError: pass\n"
@@ -186,9 +187,8 @@ def test_s13_changes_the_files_of_the_judge(attacked):
     # What it plants in its own folder is gone for the next one.
     plant = "def solve():\n    open('random.py', 'w').write('1/0')\n    open('sitecustomize.py', 'w').write('1/0')"
     assert attacked(plant) == Finished(values=(Ok(None),))
-    assert attacked("import os\ndef solve(): return os.listdir('/scratch') + os.listdir('/tmp')") == Finished(
-        values=(Ok([]),)
-    )
+    left = "import os\ndef solve(): return sorted({*os.listdir('/scratch'), *os.listdir('/tmp')})"
+    assert attacked(left) == Finished(values=(Ok(["solution.py"]),))  # The source of this program.
 
 
 def test_s14_looks_for_the_answers(attacked, tmp_path):

@@ -73,7 +73,7 @@ class StepLog:
         return {name: stat.value for name, stat in sorted(self._stats.items()) if not name.startswith(RECEIPT)}
 
     def receipts(self) -> dict[str, float]:
-        """What the loads of weights have proved. They stand beside the chain: a resumed run has loaded other versions."""
+        """What loads of weights have proved. It stands beside the chain: a resumed run has loaded other versions."""
         return {name: stat.value for name, stat in sorted(self._stats.items()) if name.startswith(RECEIPT)}
 
     def records(self) -> list[Record]:
