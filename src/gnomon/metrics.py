@@ -38,8 +38,9 @@ METRICS: Mapping[str, str] = {
     "staleness_max": "Largest age of those weights.",
     "engine/restarts": "Worker processes of the engine that were replaced because they ended or hung.",
     "engine/resampled": "Completions that were requested again because their worker was replaced.",
-    "weights/version": "Version of the weights that the sampler loaded last, in optimiser steps. Like the other "
-    "metrics of `weights/`, it is recorded where sampler and learner are not equal in every bit and weights changed.",
+    "weights/version": "Version of the weights that the sampler loaded last, in optimiser steps. Like the other values "
+    'of `weights/`, it is in an event of the step, outside the fingerprint (`RunReader.events("weights")`), '
+    "where sampler and learner are not equal in every bit and weights changed.",
     "weights/since": "Version that this one is compared with: the last one that was proven to have arrived.",
     "weights/share": "Part of the learner's change since then, in log-probabilities of the probe, that the sampler's "
     "change has. 1 if the update arrived; rounding makes it smaller.",

@@ -62,6 +62,10 @@ def test_every_step_measures_the_difference(whole):
             )
             assert step["metrics"]["logp_mismatch"] < 1e-4 and step["metrics"]["mismatch/outside"] == 0
             assert step["metrics"]["engine/restarts"] == step["metrics"]["engine/resampled"] == 0
+        assert not any(name.startswith("weights/") for step in reader.metrics() for name in step["metrics"])
+        receipts = reader.events("weights")
+        assert [event["step"] for event in receipts] == [1, 2, 3]
+        assert all(event["weights/proven"] == 1 for event in receipts)
         worst = reader.events("mismatch")
         assert [event["step"] for event in worst] == [0, 1, 2, 3]
         assert all(

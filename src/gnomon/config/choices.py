@@ -45,7 +45,7 @@ class Choice(NamedTuple):
 
 
 def adapter(config: RunConfig, model: Facts) -> Iterator[Choice]:
-    """LoRA for a pretrained model: one rate suits every size, and it takes a fifth of the memory."""
+    """LoRA for a pretrained model: its weights and states take a fifth of the memory."""
     if model.pretrained and find_spec("peft") is not None:
         size = f"a model of {model.parameters / 1e6:,.0f} M parameters" if model.parameters else "a pretrained model"
         yield Choice("policy.lora.rank", RANK, f"{size}; lora=0 trains all weights")

@@ -107,7 +107,9 @@ class Recorder:
         seconds, training = monotonic() - began, monotonic() - log.began
         self.spent += seconds
         spent = {"seconds": seconds, "training": training, "cpu_seconds": process_time() - log.began_cpu}
-        self.store.time(step, {**spent, "peak_bytes": peak_memory(), **log.receipts()})
+        self.store.time(step, {**spent, "peak_bytes": peak_memory()})
+        if receipts := log.receipts():
+            self.store.note("weights", {"step": step, **receipts})
         self._show_evaluations(log)
         trained = tuple(log.trained())
         self.observers.step(StepRecord(step=step, metrics=log.metrics(), seconds=training, records=trained))
