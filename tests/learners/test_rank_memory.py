@@ -65,7 +65,8 @@ def reset(pid: int) -> int:
 def test_no_process_holds_a_whole_copy(model: Path, tmp_path: Path) -> None:
     size = (model / "model.safetensors").stat().st_size
     before = processes()
-    config, _ = resolve([Source({"env": "char_count", "policy": str(model), "ranks": RANKS}, {})])
+    settings = {"env": "char_count", "policy": str(model), "policy.lora.rank": 0, "ranks": RANKS}
+    config, _ = resolve([Source(settings, {})])
     learner = start_ranks(config, objective("reinforce"))
     try:
         launcher, *ranks = sorted(processes() - before)
