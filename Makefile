@@ -93,10 +93,10 @@ programs:
 
 # torch first and by itself, so that its build can be chosen: make demo TORCH_INDEX=URL. The other pins are on PyPI.
 TORCH_INDEX :=
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml lab/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install -q -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
-	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]" -e lab
 	@touch $(STAMP)
 
 clean:

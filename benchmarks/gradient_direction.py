@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from gnomon.launch.local import Parts
     from gnomon.learners import Batch
     from gnomon.objectives import Objective
+    from gnomon.run.local import Parts
     from gnomon.types import Group
 
 Halves = tuple[Tensor, Tensor]
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=512)
     options = parser.parse_args()
     from gnomon.config import RunConfig
-    from gnomon.launch.local import build
+    from gnomon.run.local import build
 
     parts = build(RunConfig.model_validate({"env": {"type": options.env}, "threads": 1}))
     groups = sampled(parts, options.tasks)

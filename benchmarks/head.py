@@ -51,8 +51,8 @@ def measured(
     import torch
 
     from gnomon.config import Source, resolve
-    from gnomon.launch.makers import make_learner
     from gnomon.objectives import objective
+    from gnomon.run.makers import make_learner
 
     torch.set_num_threads(1)
     policy = {"path": str(at), "dtype": dtype}

@@ -137,9 +137,9 @@ def prompt_files() -> list[str]:
     """The files of which code runs in one step, from the prompts to the gradient."""
     from gnomon.config import Source, resolve
     from gnomon.keys import Key
-    from gnomon.launch.local import build
     from gnomon.rollout import pack
     from gnomon.rollout.failures import judged
+    from gnomon.run.local import build
 
     config, _ = resolve([Source({"env": "countdown", "rollout": {"prompts": 2, "group": 4, "max_tokens": 8}}, {})])
     parts = build(config)

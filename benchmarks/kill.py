@@ -31,7 +31,7 @@ SETTINGS = {
     "save": {"every": 2},
 }
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["gnomon.api", "gnomon.launch.local", "transformers.models.gpt_neox.modeling_gpt_neox"])
+FORKS.set_forkserver_preload(["gnomon.api", "gnomon.run.local", "transformers.models.gpt_neox.modeling_gpt_neox"])
 PHASES = ("between", "rollout", "gradient", "update", "record", "checkpoint")
 
 

@@ -26,11 +26,11 @@ from typing import Any
 import gnomon
 from gnomon.config import Source, resolve
 from gnomon.envs.char_count import CharCount
-from gnomon.simulation import Load, Speed, simulate
-from gnomon.simulation.environment import Waiting
 from gnomon.store import EvaluationRecord, RunStatus, StepRecord
 from gnomon.training.evaluate import first
 from gnomon.types import Task, Verdict
+from gnomon_lab.simulation import Load, Speed, simulate
+from gnomon_lab.simulation.environment import Waiting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ def steps(folder: Path, arm: Arm, options: argparse.Namespace) -> float:
 
 
 def simulated(arm: Arm, options: argparse.Namespace) -> float:
-    """The same, by `gnomon.simulation`, with an update and a token as long as this machine needs for them."""
+    """The same, by `gnomon_lab.simulation`, with an update and a token as long as this machine needs for them."""
     settings = {**chosen(arm, options), **placed(options), "objective": {"type": "tis"}}
     config, _ = resolve([Source(settings, {})])
     load = Load(speed=Speed(token=options.token), reply=14.0, train=options.train)

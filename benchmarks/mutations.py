@@ -62,7 +62,7 @@ def solved(policy: str, split: str, indices: list[int], rollouts: int, purpose: 
 def pupil(task: Task, rng: random.Random, works: bool) -> str:
     """A reply with one of the two habits."""
     from gnomon.envs.expressions import grow
-    from gnomon.tiny_policy.scratch import write
+    from gnomon_lab.tiny_policy.scratch import write
 
     numbers = task.info["numbers"]
     if works and len(numbers) == 3 and task.answer <= SMALL and not rng.randrange(WORKED):

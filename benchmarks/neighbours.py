@@ -30,9 +30,9 @@ async def speed(threads: int, seconds: float) -> tuple[float, float]:
     """Tokens a second by the clock, and by this process's processor time."""
     from gnomon.config import Source, resolve
     from gnomon.keys import Key
-    from gnomon.launch.local import build
     from gnomon.rollout import pack
     from gnomon.rollout.failures import judged
+    from gnomon.run.local import build
 
     config, _ = resolve([Source({"env": "countdown", "threads": threads, "rollout": {"prompts": 8}}, {})])
     parts = build(config)

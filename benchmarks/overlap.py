@@ -27,10 +27,10 @@ from lag import Judged, Same, seconds_of
 import gnomon
 from gnomon.config import Source, resolve
 from gnomon.envs.char_count import CharCount
-from gnomon.simulation import Load, Speed, simulate
 from gnomon.store import EvaluationRecord, RunStatus, StepRecord
 from gnomon.training.evaluate import first
 from gnomon.types import Task, Verdict
+from gnomon_lab.simulation import Load, Speed, simulate
 from training import noted
 
 HELD_OUT = 64
@@ -92,7 +92,7 @@ def run(folder: Path, lag: int, seed: int, median: float, options: argparse.Name
 
 
 def simulated(lag: int, seed: int, train: float, options: argparse.Namespace) -> float:
-    """Seconds of a step, by `gnomon.simulation`. Args: train: seconds of a step whose verdicts take no time."""
+    """Seconds of a step, by `gnomon_lab.simulation`. Args: train: seconds of a step whose verdicts take no time."""
     config, _ = resolve([Source({**chosen(lag, seed, options), "objective": {"type": "tis"}}, {})])
     load = Load(speed=Speed(token=1e-6), reply=14.0, train=train)
 

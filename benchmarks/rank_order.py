@@ -20,9 +20,9 @@ import torch.multiprocessing as mp
 from head import folder, random_batch
 
 from gnomon.config import Source, resolve
-from gnomon.launch.ranks import join
 from gnomon.learners import together
 from gnomon.objectives import objective
+from gnomon.run.ranks import join
 
 ROWS, MEDIAN, SPREAD, LONGEST = 64, 200, 0.8, 2048
 """Replies: their lengths are lognormal, and cut at the longest."""

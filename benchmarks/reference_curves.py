@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.probes.gain_card import Card, shown
+from gnomon.comparison.gain import Wanted, gain
+from gnomon.comparison.gain_card import Card, shown
 from gnomon.store import RunReader
-from gnomon.studies.gain import Wanted, gain
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "benchmarks/curve_tasks.py"

@@ -21,10 +21,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from gnomon.studies import load
-from gnomon.studies.command import source_of
-from gnomon.studies.listing import LIBRARY, RESULTS
-from gnomon.studies.page import page_text
+from gnomon_lab.studies import load
+from gnomon_lab.studies.command import source_of
+from gnomon_lab.studies.listing import LIBRARY, RESULTS
+from gnomon_lab.studies.page import page_text
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = ("update-scale", "difficulty-bias", "char-count-rises")

@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.studies.listing import NOT_RUN, Listed, by_chance, listed, publish
-from gnomon.studies.page import page_text, planned_text, write_plots
+from gnomon_lab.studies.listing import NOT_RUN, Listed, by_chance, listed, publish
+from gnomon_lab.studies.page import page_text, planned_text, write_plots
 
 DOCS = Path(__file__).parent
 NOWHERE = Path("/nonexistent")
 INDEX = """\
 # Studies and their verdicts
 
-Each row is a study: one file in `src/gnomon/studies/library`, which one command runs. The file is registered before
-the first run, and fixed rules derive the verdict from its pass lines ([how](studies.md)). FAIL means that a pass line
-was not met. INCONCLUSIVE means that these seeds cannot decide the question. Studies with these verdicts stay on the
+Each row is a study: one file in `lab/src/gnomon_lab/studies/library`, which one command runs. The file is registered
+before the first run, and fixed rules derive the verdict from its pass lines ([how](studies.md)). FAIL means that a
+pass line was not met. INCONCLUSIVE means that these seeds cannot decide the question. Studies with these verdicts stay on the
 list. `python docs/study_pages.py` writes this page and the pages that it links to.
 
 {by_chance}

@@ -36,9 +36,9 @@ IMPORTED = (
     "gnomon.api",
     "gnomon.cli",
     "gnomon.audit",
-    "gnomon.launch.display",
-    "gnomon.launch.local",
-    "gnomon.launch.read",
+    "gnomon.run.display",
+    "gnomon.run.local",
+    "gnomon.reading.text",
 )
 """None of them starts a thread when it is imported."""
 FORKS = multiprocessing.get_context("forkserver")

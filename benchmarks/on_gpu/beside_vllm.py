@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gnomon.api import configure
 from gnomon.engines import sample_all
-from gnomon.launch.loops import finished
-from gnomon.launch.makers import make_engine, make_learner, make_objective
+from gnomon.run.loops import finished
+from gnomon.run.makers import make_engine, make_learner, make_objective
 from on_gpu.commands import gnomon, step_seconds
 from on_gpu.record import Record, Skipped
 from on_gpu.sampling import REPLY, requests

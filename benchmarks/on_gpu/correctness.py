@@ -21,9 +21,9 @@ GRADIENTS = {
 TESTS = {
     "cuda": (
         "tests/engines/test_replay.py", "tests/learners/test_device.py", "tests/engines/test_embedded.py",
-        "tests/launch/test_attention.py", "tests/training/test_engine_apart.py",
+        "tests/run/test_attention.py", "tests/training/test_engine_apart.py",
     ),
-    "cpu": ("tests/launch/test_attention.py",),
+    "cpu": ("tests/run/test_attention.py",),
 }  # fmt: skip
 """Replaying with joining rows and without mixtures of experts, the kernel for noise, policies on other devices, and the
 bounds of probes are among them."""

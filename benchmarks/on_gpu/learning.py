@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.launch.read import summary
 from gnomon.models.smollm2 import present
+from gnomon.reading.text import summary
 from on_gpu.commands import step_seconds
 from on_gpu.record import ROOT, Record, Skipped
 

@@ -11,10 +11,10 @@ from torch.profiler import ProfilerActivity, profile
 from gnomon.engines import sample_all
 from gnomon.engines.decoder import Decoder
 from gnomon.keys import Key
-from gnomon.launch.loops import finished
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.plans.count import bytes_of
+from gnomon.run.loops import finished
 from gnomon.types import Request, Sampling
 from on_gpu.record import Record
 from on_gpu.shapes import model

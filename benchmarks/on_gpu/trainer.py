@@ -11,9 +11,9 @@ import torch
 from head import random_batch
 
 from gnomon.api import configure
-from gnomon.launch.makers import make_learner
 from gnomon.learners.local import LocalLearner
 from gnomon.objectives import objective
+from gnomon.run.makers import make_learner
 from on_gpu.record import Record
 from on_gpu.shapes import model
 

@@ -34,10 +34,10 @@ HOME = {
     "RunConfig": "gnomon.config",
     "RunReader": "gnomon.api",
     "SingleTurn": "gnomon.envs",
-    "build": "gnomon.launch.local",
-    "check_weights": "gnomon.probes.served",
+    "build": "gnomon.run.local",
+    "check_weights": "gnomon.engines.served",
     "configure": "gnomon.api",
-    "create": "gnomon.launch.local",
+    "create": "gnomon.run.local",
     "evaluate": "gnomon.training.evaluate",
     "objective": "gnomon.objectives",
     "pack": "gnomon.rollout",
@@ -76,15 +76,15 @@ if TYPE_CHECKING:
     from gnomon.config import RunConfig
     from gnomon.engines.base import Engine
     from gnomon.engines.embedded import Embedded
+    from gnomon.engines.served import check_weights
     from gnomon.envs import SingleTurn
     from gnomon.keys import Key
-    from gnomon.launch.local import build, create
     from gnomon.learners.base import Learner
     from gnomon.learners.local import LocalLearner
     from gnomon.models.policy import Policy
     from gnomon.objectives import objective
-    from gnomon.probes.served import check_weights
     from gnomon.rollout import Actor, pack
+    from gnomon.run.local import build, create
     from gnomon.store import Observer
     from gnomon.training import Recorder
     from gnomon.training.evaluate import evaluate

@@ -13,13 +13,13 @@ from gnomon.config import RunConfig, Source, leaves, resolve
 from gnomon.config.calls import fixes_in_python
 from gnomon.envs import ENVS, Env, offers
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.launch.extension import extension
-from gnomon.launch.find import check_env_config, check_policy_config
-from gnomon.launch.modules import require_outside
-from gnomon.launch.objects import spec_of
-from gnomon.launch.runs import next_folder
+from gnomon.extensions import check_start
 from gnomon.objectives.spelling import nearest
-from gnomon.predictions.settings import require_predicted
+from gnomon.reading.folders import next_folder
+from gnomon.run.extension import extension
+from gnomon.run.find import check_env_config, check_policy_config
+from gnomon.run.modules import require_outside
+from gnomon.run.objects import spec_of
 from gnomon.store import Observer, require_free
 from gnomon.store import RunReader as StoredRun
 
@@ -47,7 +47,7 @@ class RunReader(StoredRun):
         Args: as of `gnomon export`; step: of a checkpoint, by default the newest.
         Raises: ConfigError E050 if the folder is not empty, E051, E053; RunError E185 without such a checkpoint.
         """
-        from gnomon.launch.export import export
+        from gnomon.export.model import export
 
         name = str(self.folder) if step is None else f"{self.folder}:{step}"
         return dict(export(name, Path(os.path.expanduser(folder)), dtype, merged=merged).files)
@@ -99,12 +99,12 @@ def train(
         else Path(os.path.expanduser(run))
     )
     require_free(folder)
-    require_predicted(folder, config, built)
-    from gnomon.launch.display import Display, Silent, loading
+    check_start(folder, config, built)
+    from gnomon.run.display import Display, Silent, loading
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
-            from gnomon.launch.local import start
+            from gnomon.run.local import start
         start(folder, config, display, built, **passed).close()
     return RunReader(folder)
 
@@ -147,12 +147,12 @@ def resume(
         run = reader.folder
         config = extension(reader, supplied).config
     built = None if what is None else object_of(what, reward, reward_range)
-    from gnomon.launch.display import Display, Silent, loading
+    from gnomon.run.display import Display, Silent, loading
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
-            from gnomon.launch.local import resume as go_on
-            from gnomon.launch.passed import passed_parts
+            from gnomon.run.local import resume as go_on
+            from gnomon.run.passed import passed_parts
         passed = passed_parts(
             objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
         )
@@ -169,7 +169,7 @@ def separated(
     parts = {name: part for name, part in named.items() if not isinstance(part, str | Mapping | None)}
     if not parts and not observers:
         return values, {}
-    from gnomon.launch.passed import part_name, passed_parts
+    from gnomon.run.passed import part_name, passed_parts
 
     passed = passed_parts(**parts, observers=observers)
     return values | {name: part_name(part) for name, part in parts.items()}, {"passed": passed}

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import examining, gaining, importing, planning, predicting, probing, reading, studying
+from gnomon.commands import comparing, examining, importing, planning, reading
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.options import Commands
 from gnomon.commands.streams import Finished, lost_output, open_streams
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError, ResourceError, RunError
-from gnomon.launch.lines import say
+from gnomon.extensions import check_start, extensions, panels
+from gnomon.reading.lines import say
 from gnomon.terminal import put
 
 if TYPE_CHECKING:
@@ -32,21 +33,16 @@ app = typer.Typer(
     help="Reinforcement learning with verifiable rewards, with reproducible runs that store every rollout.",
 )  # fmt: skip
 config_app = typer.Typer(no_args_is_help=True, help="Show settings.")
-base_app = typer.Typer(no_args_is_help=True, help="Train the built-in base policy.")
 model_app = typer.Typer(no_args_is_help=True, help="Get pretrained models.")
 app.add_typer(config_app, name="config")
-app.add_typer(base_app, name="base")
 app.add_typer(model_app, name="model")
 env_app = typer.Typer(no_args_is_help=True, help="List environments, and show their prompts as tokens.")
 new_app = typer.Typer(no_args_is_help=True, help="Create a file from a template.")
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
-app.add_typer(predicting.app, name="predict")
-app.add_typer(probing.app, name="probe")
 app.command("doctor")(examining.doctor)
 app.command("check-weights")(examining.check_weights)
 app.command("plan")(planning.plan)
-app.command("simulate")(planning.simulate)
 
 
 def main() -> None:
@@ -89,25 +85,24 @@ def train(
 ) -> None:
     """Train a policy: gnomon train countdown rollout.group=8 run=runs/first"""
     from gnomon.config import resolve
-    from gnomon.launch.find import check_env_config, check_policy_config
-    from gnomon.launch.subject import layers
+    from gnomon.run.find import check_env_config, check_policy_config
+    from gnomon.run.subject import layers
 
     words = list(settings or [])
     config, _ = resolve(layers(what, words), [check_env_config, check_policy_config])
-    from gnomon.predictions.settings import require_predicted
     from gnomon.store import require_free
 
     folder = run_folder(what, words, config)
     require_free(folder)
-    require_predicted(folder, config)
-    from gnomon.launch.display import Display, loading
+    check_start(folder, config)
+    from gnomon.run.display import Display, loading
 
     sizes = f"{config.rollout.prompts} prompts x {config.rollout.group}"
     put(f"{config.env.type} · {config.objective.type} · {sizes} · {folder}", flush=True)
     with Display(config) as display:
         with loading(display.phase):
-            from gnomon.launch.local import start
-            from gnomon.launch.passed import passed_parts
+            from gnomon.run.local import start
+            from gnomon.run.passed import passed_parts
         reader = start(folder, config, display, passed=passed_parts(observers=observe or ()))
     with reader:
         facts, text = summarised(reader)
@@ -117,33 +112,9 @@ def train(
     raise Finished(0 if facts["status"] == "finished" else 130)
 
 
-@app.command()
-def study(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME|FILE", help="A study that ships, or a Python file.")
-    ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Folder of the study; default: studies/NAME.")] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="Number of runs at a time; default: processors minus one, or what fits the free memory."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--list", help="List the studies with their verdicts.")] = False,
-) -> None:
-    """Answer a question by runs: gnomon study length-bias. Exit 0 PASS, 3 FAIL, 4 INCONCLUSIVE."""
-    from gnomon.studies.command import run_study
-    from gnomon.studies.listing import listed_text
-
-    if every or name is None:
-        say(listed_text())
-        return
-    raise Finished(run_study(name, folder, jobs))
-
-
-app.command()(studying.compare)
-app.command()(studying.transfer)
-app.command()(gaining.gain)
-app.command()(studying.ablate)
-app.command()(studying.scaling)
+app.command()(comparing.compare)
+app.command()(comparing.transfer)
+app.command()(comparing.gain)
 
 
 @app.command()
@@ -171,8 +142,8 @@ def resume(
 ) -> None:
     """Continue a run that was stopped or killed, with the same bytes; or extend it: gnomon resume RUN steps=200"""
     from gnomon.config import overrides
-    from gnomon.launch.display import Display, loading
-    from gnomon.launch.extension import extension
+    from gnomon.run.display import Display, loading
+    from gnomon.run.extension import extension
     from gnomon.store import RunReader
 
     supplied = overrides(list(settings or []), 2)
@@ -186,8 +157,8 @@ def resume(
     cluster = {"type": launch or None, "address": address, "samplers": samplers}
     with Display(config) as display:
         with loading(display.phase):
-            from gnomon.launch.local import resume as go_on
-            from gnomon.launch.passed import passed_parts
+            from gnomon.run.local import resume as go_on
+            from gnomon.run.passed import passed_parts
         passed = passed_parts(observers=observe or ())
         reader = go_on(
             folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner,
@@ -203,16 +174,16 @@ def resume(
 def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
     """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=RUN eval.samples=4"""
     from gnomon.config import resolve
-    from gnomon.launch.find import check_env_config, check_policy_config
-    from gnomon.launch.subject import layers, measured
+    from gnomon.run.find import check_env_config, check_policy_config
+    from gnomon.run.subject import layers, measured
 
     config, _ = resolve(measured(layers(what, settings)), [check_env_config, check_policy_config])
-    from gnomon.launch.display import Display, Silent, evaluation_text, loading
+    from gnomon.run.display import Display, Silent, evaluation_text, loading
 
     doing = f"{config.eval.tasks} held-out tasks of {config.env.type}"
     with nullcontext(Silent()) if as_json else Display(config, doing=doing) as display:
         with loading(display.phase):
-            from gnomon.launch.local import measure
+            from gnomon.run.local import measure
         found = measure(config, display.progress, display.phase)
     if as_json:
         main, *others = [(name, each.body()) for name, each in found.items()]
@@ -235,13 +206,13 @@ def mismatch(
 ) -> None:
     """Compare log-probabilities of sampler and learner, by dtype and engine: gnomon mismatch tiny"""
     from gnomon.config import Source, overrides, resolve
-    from gnomon.launch.find import check_env_config, check_policy_config
-    from gnomon.launch.subject import measured
+    from gnomon.run.find import check_env_config, check_policy_config
+    from gnomon.run.subject import measured
 
     supplied = Source({"policy": policy.removeprefix("policy=")}, {"policy": f"the command line: {policy}"})
     sources = measured([supplied, overrides(list(settings or []), 2)])
     config, _ = resolve(sources, [check_env_config, check_policy_config])
-    from gnomon.launch.mismatch import lines, lines_text
+    from gnomon.run.mismatch import lines, lines_text
 
     if as_json:
         put(json.dumps([line.body() for line in lines(config, lambda what: None)], indent=1))
@@ -262,19 +233,19 @@ def sanity(
     from dataclasses import asdict
 
     from gnomon.config import resolve
-    from gnomon.launch.find import check_env_config, check_policy_config
-    from gnomon.launch.subject import layers
+    from gnomon.run.find import check_env_config, check_policy_config
+    from gnomon.run.subject import layers
     from gnomon.store import require_free
 
     words = list(settings or [])
     config, _ = resolve(layers(what, words), [check_env_config, check_policy_config])
     folder = run_folder(what, words, config, "sanity-")
     require_free(folder)
-    from gnomon.launch.display import Display, Silent, loading
+    from gnomon.run.display import Display, Silent, loading
 
     with nullcontext(Silent()) if as_json else Display(config) as display:
         with loading(display.phase):
-            from gnomon.launch.sanity import sanity as judge
+            from gnomon.run.sanity import sanity as judge
         found = judge(folder, config, display, candidates=candidates, keep=keep)
     if as_json:
         put(json.dumps({**asdict(found), "run": str(folder)}, indent=1))
@@ -297,7 +268,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a run: its summary, the text of a step, one rollout, or one task in all steps."""
-    from gnomon.launch import read
+    from gnomon.reading import text as read
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
@@ -331,7 +302,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the trained policy as a folder that transformers, PEFT and vLLM load, with tokenizer, template and card."""
-    from gnomon.launch.export import export as write
+    from gnomon.export.model import export as write
 
     done = write(run, folder, dtype, merged=merged)
     if as_json:
@@ -416,8 +387,8 @@ def alarms(
     as_json: Json = False,
 ) -> None:
     """List signs of reward hacking and of training that makes no progress. Exit code 1: there is at least one."""
-    from gnomon.launch.replay import monitor
     from gnomon.monitoring.alarms import alarms as found_alarms
+    from gnomon.rejudge.replay import monitor
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
@@ -427,7 +398,7 @@ def alarms(
     if as_json:
         put(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in found]}, indent=1))
     else:
-        from gnomon.launch.read import alarm_text
+        from gnomon.reading.text import alarm_text
 
         say("\n".join([*(alarm_text(str(folder), a.body()) for a in found), f"{len(found)} alarms in {steps} steps"]))
     sys.exit(1 if found else 0)
@@ -446,8 +417,8 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Judge every stored rollout again and list changed verdicts: gnomon replay RUN env.strictness=last"""
-    from gnomon.launch.replay import replay as again
-    from gnomon.launch.replay import replay_text
+    from gnomon.rejudge.replay import replay as again
+    from gnomon.rejudge.replay import replay_text
 
     def progress(done: int, total: int) -> None:
         sys.stderr.write(f"\r{done} of {total} rollouts" + ("\n" if done == total else ""))
@@ -466,10 +437,9 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
     """Recompute the hash of every record and checkpoint of a run, or of all runs of a study."""
     from gnomon.store import verify as check
 
-    if (folder / "registered.json").exists():
-        from gnomon.studies.command import verify_study
-
-        sys.exit(verify_study(folder))
+    for mark, check_folder in extensions("gnomon.folders").items():
+        if (folder / mark).exists():
+            sys.exit(check_folder(folder))
     report = check(folder)
     problems = [str(problem) for problem in report.problems]
     facts = {"records": report.records, "fingerprint": report.fingerprint, "problems": problems}
@@ -516,8 +486,8 @@ def audit(
     from gnomon.audit import read_tasks, subject_of
     from gnomon.audit.sarif import sarif as as_sarif
     from gnomon.audit.text import report_text
-    from gnomon.launch.find import check_env_config, check_policy_config, judge
-    from gnomon.launch.subject import env_of, name_of
+    from gnomon.run.find import check_env_config, check_policy_config, judge
+    from gnomon.run.subject import env_of, name_of
 
     own = [f"policy={policy}", f"seed={seed}"]
     config = configured(target, settings, own, [check_env_config, check_policy_config]) if policy else None
@@ -533,7 +503,7 @@ def audit(
     if config is not None and "card" in report.tables:
         from dataclasses import replace
 
-        from gnomon.launch.solving import solving
+        from gnomon.run.solving import solving
 
         report = replace(report, tables={**report.tables, "card": solving(config).on(report.tables["card"])})
     if repro is not None:
@@ -590,9 +560,9 @@ def serve_learner(
 ) -> None:
     """Serve a learner over HTTP, for runs with learner=URL. The token is $GNOMON_LEARNER_TOKEN, or a new one."""
     from gnomon.config import resolve
-    from gnomon.launch.find import check_policy_config
-    from gnomon.launch.learner_server import LearnerServer
-    from gnomon.launch.subject import layers
+    from gnomon.run.find import check_policy_config
+    from gnomon.run.learner_server import LearnerServer
+    from gnomon.run.subject import layers
 
     config, _ = resolve(layers(what, settings), [check_policy_config])
     server = LearnerServer(config, host=host, port=port, token=os.environ.get("GNOMON_LEARNER_TOKEN", ""))
@@ -630,9 +600,9 @@ def env_prompt(
 ) -> None:
     """Show the prompt of a task as tokens: gnomon env prompt countdown env.shots=2 policy=FOLDER"""
     from gnomon.config import resolve
-    from gnomon.launch.find import check_env_config, check_policy_config
-    from gnomon.launch.prompt_tokens import prompt_text, prompt_tokens
-    from gnomon.launch.subject import layers, measured
+    from gnomon.run.find import check_env_config, check_policy_config
+    from gnomon.run.prompt_tokens import prompt_text, prompt_tokens
+    from gnomon.run.subject import layers, measured
 
     config, _ = resolve(measured(layers(what, settings)), [check_env_config, check_policy_config])
     try:
@@ -657,45 +627,10 @@ def new_env(
     folder: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("."),
 ) -> None:
     """Write a template of an environment that passes gnomon check."""
-    from gnomon.launch.scaffold import new_env as write
+    from gnomon.envs.scaffold import new_env as write
 
     file, kind = write(name, folder, turns)
     put(f"{file}\nnext: gnomon check {file}:{kind}")
-
-
-@app.command()
-def arena(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PLAYER PLAYER … [key=value …]", help="RUN, RUN:STEP, a model folder, or OWNER/NAME of the hub."
-        ),
-    ],
-    env: Annotated[str, typer.Option(metavar="ENV", help="An environment for two players.")] = "kuhn_poker",
-    games: Annotated[
-        int, typer.Option(min=2, help="Games per pair; the players change sides after half of them.")
-    ] = 200,
-    as_json: Json = False,
-) -> None:
-    """Let policies play each other and rate them: gnomon arena runs/a runs/a:20 runs/b --env kuhn_poker"""
-    from dataclasses import asdict
-
-    from gnomon.config import Source, overrides, resolve
-    from gnomon.launch.find import check_env_config
-
-    players = [word for word in words if "=" not in word]
-    supplied = Source({"env": env}, {"env": "--env"})
-    config, _ = resolve([supplied, overrides([word for word in words if "=" in word], 2)], [check_env_config])
-    from gnomon.launch.arena import arena as contest
-    from gnomon.launch.arena import arena_text
-
-    def progress(done: int, total: int) -> None:
-        sys.stderr.write(f"\r{done} of {total} pairs" + ("\n" if done == total else ""))
-        sys.stderr.flush()
-
-    quiet = as_json or not sys.stderr.isatty()
-    found = contest(players, config, games=games, progress=(lambda done, total: None) if quiet else progress)
-    put(json.dumps(asdict(found), indent=1)) if as_json else say(arena_text(found))
 
 
 @app.command()
@@ -708,8 +643,8 @@ def rank(
     as_json: Json = False,
 ) -> None:
     """Rank the train tasks of a run by the variance of their rewards: gnomon rank RUN --out ranked.json"""
-    from gnomon.launch.rank import MEASURES
-    from gnomon.launch.rank import rank as ranked
+    from gnomon.reading.ranking import MEASURES
+    from gnomon.reading.ranking import rank as ranked
     from gnomon.store import RunReader
 
     if by not in MEASURES:
@@ -749,31 +684,6 @@ def exact(
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
     put(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))
-
-
-@app.command("tune-objective")
-def tune_objective(
-    folder: RunFolder,
-    metric: Annotated[str, typer.Option(help='"log p" or pass@k.')],
-    family: Annotated[str, typer.Option(help="Family of rl2ml: A, B, C or D.")] = "A",
-    group: Annotated[int | None, typer.Option(min=1, help="Rollouts per task in the next run.")] = None,
-    noise: Annotated[
-        list[float] | None,
-        typer.Option(
-            min=0, max=1e9, help="Variance of scores over the squared gradient of the log-odds; can be repeated."
-        ),
-    ] = None,
-    since: Annotated[int, typer.Option(min=0, help="First step to count.")] = 0,
-    as_json: Json = False,
-) -> None:
-    """Choose the rl2ml parameter for a metric from a finished run: gnomon tune-objective RUN --metric pass@4"""
-    from gnomon.store import RunReader
-
-    with RunReader(folder) as reader:
-        from gnomon.launch.tune import tune, tune_text
-
-        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or (), since=since)
-    put(json.dumps(facts, indent=1)) if as_json else say(tune_text(facts))
 
 
 @app.command()
@@ -824,8 +734,8 @@ def objective(
 def config_show(settings: Settings = None, as_json: Json = False) -> None:
     """List every setting, its value and where it was set: gnomon config show [RECIPE.toml|ENV] key=value"""
     from gnomon.config import leaves, overrides, resolve
-    from gnomon.launch.find import check_env_config
-    from gnomon.launch.subject import subject
+    from gnomon.run.find import check_env_config
+    from gnomon.run.subject import subject
 
     words = list(settings or [])
     named = [subject(word) for word in words if "=" not in word]
@@ -846,24 +756,6 @@ def explain(
     from gnomon.reference import explain as explained
 
     say(explained(word))
-
-
-@base_app.command("build")
-def base_build(
-    folder: Annotated[Path, typer.Argument(help="Folder for the model.")],
-    of: Annotated[str, typer.Option(help="Name of its recipe, as in docs/base.md.")] = "tiny",
-    steps: Annotated[int | None, typer.Option(help="Number of steps, for a short trial.")] = None,
-) -> None:
-    """Train a base policy from scratch on synthetic calculations (the built-in one: about an hour on two cores)."""
-    from gnomon.tiny_policy.build import build, trial
-    from gnomon.tiny_policy.recipes import named
-    from gnomon.tiny_policy.scores import score
-
-    recipe = named(of) if steps is None else trial(steps, named(of))
-    build(folder, recipe)
-    # A policy from a short trial writes random text up to the limit; two tasks are enough to test the evaluation.
-    for name, facts in score(folder, recipe, tasks=128 if steps is None else 2)["envs"].items():
-        put(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
 
 
 @model_app.command("gemma")
@@ -895,7 +787,7 @@ def model_trim(
     text: Annotated[list[Path] | None, typer.Option(help="A file of text whose tokens are kept too.")] = None,
 ) -> None:
     """Keep the tokens that tasks need: gnomon model trim FOLDER SMALLER --for char_count env.shots=4"""
-    from gnomon.launch.trimmed import trimmed
+    from gnomon.export.trimming import trimmed
 
     kept, size = trimmed(Path(policy), folder, env or [], list(settings or []), tasks, text or [])
     put(f"{folder}: {kept:,} of {size:,} tokens")
@@ -911,27 +803,26 @@ def model_untrim(
     record: Annotated[Path | None, typer.Option(help="trimmed.json; by default the one in TRIMMED.")] = None,
 ) -> None:
     """Write a trimmed model with its whole vocabulary again; rows of tokens that it lacked are those of its base."""
-    from gnomon.launch.trimmed import untrimmed
+    from gnomon.export.trimming import untrimmed
 
     untrimmed(trained, folder, base, record)
     put(f"{folder}: the model with its whole vocabulary")
 
 
 def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
-    """The summary of a run with the scores of its prediction, as JSON values and as text."""
-    from gnomon.launch.bars import spark
-    from gnomon.launch.read import summary, summary_text
-    from gnomon.predictions.text import shown
+    """The summary of a run with what other packages say of it, as JSON values and as text."""
+    from gnomon.reading.bars import spark
+    from gnomon.reading.text import summary, summary_text
 
-    (prediction, scores), facts = shown(reader), summary(reader)
-    text = summary_text(facts, spark)
-    return {**facts, "prediction": prediction}, f"{text}\n{scores}" if scores else text
+    facts, added = summary(reader), panels(reader)
+    text = "\n".join([summary_text(facts, spark), *(panel.text for panel in added if panel.text)])
+    return facts | {panel.name: panel.facts for panel in added}, text
 
 
 def run_folder(what: str, words: list[str], config: RunConfig, prefix: str = "") -> Path:
     """The run's folder: `run=FOLDER` among the words, or the next free one under runs/."""
-    from gnomon.launch.runs import next_folder
-    from gnomon.launch.subject import name_of
+    from gnomon.reading.folders import next_folder
+    from gnomon.run.subject import name_of
 
     if supplied := [word for word in (what, *words) if word.startswith("run=")]:
         return Path(supplied[-1].removeprefix("run=").strip("\"'"))
@@ -940,7 +831,7 @@ def run_folder(what: str, words: list[str], config: RunConfig, prefix: str = "")
 
 def trusted(folder: Path, supplied: bool) -> bool:
     """Whether the code that a run folder names may run. Asks at a terminal."""
-    from gnomon.launch.trust import asked
+    from gnomon.run.trust import asked
     from gnomon.terminal import printable
 
     if supplied or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -959,7 +850,7 @@ def options_of(settings: list[str] | None) -> dict[str, Any]:
 
 def chosen_env(what: str, settings: list[str] | None) -> Any:
     """The environment with its options; `key=value` are those of its own."""
-    from gnomon.launch.find import check_env_config, make_env
+    from gnomon.run.find import check_env_config, make_env
 
     return make_env(configured(what, settings, [], [check_env_config]).env)
 
@@ -967,7 +858,11 @@ def chosen_env(what: str, settings: list[str] | None) -> Any:
 def configured(what: str, settings: list[str] | None, more: list[str], checks: list[Any]) -> Any:
     """The configuration of a run. Args: settings: options of its environment; more: other settings."""
     from gnomon.config import resolve
-    from gnomon.launch.subject import layers, measured
+    from gnomon.run.subject import layers, measured
 
     words = [word if word.startswith("env.") else f"env.{word}" for word in settings or []]
     return resolve(measured(layers(what, [*words, *more])), checks)[0]
+
+
+for add in extensions("gnomon.commands").values():
+    add(app)

@@ -11,11 +11,11 @@ import pytest
 import gnomon
 from commands import command
 from fixes import pasted, printed
+from gnomon.comparison.transfer import transfer
 from gnomon.config import resolve
 from gnomon.errors import ConfigErrors
-from gnomon.launch.find import check_policy_config
-from gnomon.launch.subject import layers, measured
-from gnomon.studies.transfer import transfer
+from gnomon.run.find import check_policy_config
+from gnomon.run.subject import layers, measured
 
 SMALL: dict[str, Any] = {
     "steps": 1, "prompts": 4, "group": 2, "max_tokens": 8, "quiet": True, "workers": {"count": 1},

@@ -10,7 +10,7 @@ import gnomon
 from commands import command, interpreter
 from gnomon.audit.text import card_text
 from gnomon.errors import ConfigErrors
-from gnomon.launch.solving import Solving
+from gnomon.run.solving import Solving
 from gnomon.store import RunReader
 
 LOOSE = """

@@ -11,7 +11,7 @@ from gnomon.cli import app
 from gnomon.envs import ENVS, Dataset
 from gnomon.envs.check import check_env
 from gnomon.errors import ConfigError, RunError
-from gnomon.launch.find import env_class
+from gnomon.run.find import env_class
 from gnomon.store import RunReader
 
 

@@ -65,7 +65,7 @@ ELSEWHERE = {
     "ablate": "as scaling",
     "base": "trains for minutes",
     "model": "needs a package of weights",
-    "check-weights": "needs a server; tests/probes/test_served.py has one",
+    "check-weights": "needs a server; tests/engines/test_served.py has one",
 }
 """Commands that are not here, and why."""
 FAULTS = {"diff": 1, "doctor": None, "play": 1}

@@ -15,8 +15,8 @@ import gnomon
 from commands import command
 from gnomon.config import load, resolve
 from gnomon.errors import ConfigErrors
-from gnomon.launch import export as exporting
-from gnomon.launch.replay import monitor, replay
+from gnomon.export import model as exporting
+from gnomon.rejudge.replay import monitor, replay
 from gnomon.store import RunReader, logprobs_of
 from rendering.families import tokenizer_folder
 

@@ -21,11 +21,11 @@ from gnomon.config import DEFAULTS, leaves, overrides, resolve
 from gnomon.elsewhere import ABSENT, OURS
 from gnomon.envs import CharCount, Nim
 from gnomon.errors import ConfigErrors, ResourceError, RunError
-from gnomon.launch.find import check_policy_config
 from gnomon.models.folder import TINY
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.vocabulary import end_tokens
 from gnomon.objectives.options import OPTIONS
+from gnomon.run.find import check_policy_config
 from gnomon.store import require_free
 
 DOCS = Path(__file__).parents[2] / "docs"

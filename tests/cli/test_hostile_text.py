@@ -215,7 +215,7 @@ def gnomon_task(task):
 
 def test_the_live_display_shows_visible_text(capsys):
     from gnomon.config import RunConfig
-    from gnomon.launch.display import Display
+    from gnomon.run.display import Display
 
     display = Display(RunConfig.model_validate({"env": {"type": "char_count"}}))
     with display:

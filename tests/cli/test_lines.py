@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.launch.lines import fit
+from gnomon.reading.lines import fit
 
 LINE = "baseline     pass@1 0.250 [0.071, 0.591]   pass@4 0.500 [0.2, 0.8]   length 3.1   truncated 0%"
 

@@ -13,8 +13,8 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.engines.base import Tier
-from gnomon.launch.local import numerics
-from gnomon.launch.read import numerics_text
+from gnomon.reading.text import numerics_text
+from gnomon.run.local import numerics
 
 
 @pytest.fixture(scope="module")

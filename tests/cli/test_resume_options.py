@@ -9,7 +9,7 @@ import pytest
 
 import gnomon
 from gnomon.cli import resume
-from gnomon.launch import local
+from gnomon.run import local
 
 GIVEN = [
     ({}, {}),

@@ -14,9 +14,9 @@ from commands import command
 from gnomon.api import configure
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
-from gnomon.launch.local import build
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
+from gnomon.run.local import build
 
 SMALL = ("prompts=2", "group=2", "max_tokens=8", "steps=1", "eval.tasks=2", "threads=1")
 PHASES = ("trying the verifier", "loading the policy", "comparing sampler and learner", "auditing the verifier")

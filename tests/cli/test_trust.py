@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from commands import command
-from gnomon.launch.trust import signature
+from gnomon.run.trust import signature
 
 ENV = """
 import os
@@ -120,13 +120,13 @@ def test_a_run_of_a_shipped_environment_needs_no_signature(tmp_path):
 )
 def test_what_counts_as_code(env, code):
     from gnomon.config import RunConfig
-    from gnomon.launch.trust import code_of
+    from gnomon.run.trust import code_of
 
     assert len(code_of(RunConfig.model_validate({"env": env}))) == code
 
 
 def test_the_key_is_the_users_alone_and_made_once(tmp_path, monkeypatch):
-    from gnomon.launch.trust import key, signature
+    from gnomon.run.trust import key, signature
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert key() == key() and len(key()) == 32 and signature("a") == signature("a") != signature("b")

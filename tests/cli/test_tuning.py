@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from commands import command
-from gnomon.launch.update_scale import scale_of
 from gnomon.objectives import Posterior, best_member, best_scale, gain_terms, metric, objective, regime_of
 from gnomon.store import Record, Run, RunStatus
+from gnomon_lab.update_scale import scale_of
 
 COUNTS = [[0, 1, 4], [2, 4, 4]]
 """Successes among four rollouts, by step and task."""

@@ -16,7 +16,7 @@ import gnomon
 from commands import command
 from gnomon.commands import completion
 from gnomon.commands.reading import duration
-from gnomon.launch.tail import follow
+from gnomon.reading.tail import follow
 from gnomon.store import Record, Run, RunReader, RunStatus
 from gnomon.store.attempts import Source
 from gnomon.types import Completion, Finish, Group, Message, Part, Rollout, Status, Stop, Task, Turn, Verdict
@@ -68,7 +68,7 @@ def test_tail_of_a_finished_run(runs):
 
 
 def test_tail_follows_a_run_that_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("gnomon.launch.tail.SECONDS", 0.01)
+    monkeypatch.setattr("gnomon.reading.tail.SECONDS", 0.01)
     step = lambda n, reward: Record(kind="step", step=n, body={"metrics": {"reward": reward}, "statuses": {}})  # noqa: E731
     seen: list[str] = []
     three, again = threading.Event(), threading.Event()
@@ -109,7 +109,7 @@ def test_tail_stops_quietly_on_an_interrupt(runs, monkeypatch):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gnomon.launch.tail.follow", interrupted)
+    monkeypatch.setattr("gnomon.reading.tail.follow", interrupted)
     done = CliRunner().invoke(app, ["tail", str(runs / "deep" / "a")])
     assert done.exit_code == 130 and done.output == ""
 

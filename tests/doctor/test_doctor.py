@@ -16,9 +16,9 @@ from gnomon.doctor.finding import Finding, in_order
 from gnomon.doctor.machine import Machine, faults
 from gnomon.doctor.run import Change, examine
 from gnomon.integrations.imports.files import Options
-from gnomon.launch.importing import imported
-from gnomon.launch.read import address
 from gnomon.monitoring.alarms import alarms
+from gnomon.reading.importing import imported
+from gnomon.reading.text import address
 from gnomon.store import RunReader
 from gnomon.types import Part, Status, Stop
 

@@ -29,7 +29,6 @@ from gnomon.rollout.conversation import Conversation
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.replay import Replay
 from gnomon.store import Record, RecordedGroups, Run, encode
-from gnomon.tiny_policy.build import tokenizer
 from gnomon.types import (
     Completion,
     Finish,
@@ -45,6 +44,7 @@ from gnomon.types import (
     Turn,
     Verdict,
 )
+from gnomon_lab.tiny_policy.build import tokenizer
 
 END, VOCABULARY, LONGEST, GROUP = 1, 4, 2, 2
 PROMPT = (2, 3, 3)

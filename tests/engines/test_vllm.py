@@ -23,14 +23,14 @@ from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
 from gnomon.errors import NumericsError, ResourceError
 from gnomon.keys import Key
-from gnomon.launch.sampled import sampled
 from gnomon.learners.local import LocalLearner
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
-from gnomon.tiny_policy.build import tokenizer
+from gnomon.run.sampled import sampled
 from gnomon.types import Finish, Sampling
+from gnomon_lab.tiny_policy.build import tokenizer
 from models.kinds import WIDE
 
 PYTHON = os.environ.get("GNOMON_VLLM_PYTHON", "")

@@ -33,9 +33,9 @@ from gnomon.engines.vllm.surface import absent
 from gnomon.engines.vllm.worker import beside_others
 from gnomon.errors import ConfigErrors, ModelError, NumericsError, ResourceError
 from gnomon.keys import Key
-from gnomon.launch.makers.engine import make_vllm
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.weights import Kind, WeightsRef
+from gnomon.run.makers.engine import make_vllm
 from gnomon.types import Finish, Request, Sampling
 
 WORKER = Path(__file__).with_name("unigram_worker.py")

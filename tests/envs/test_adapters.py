@@ -16,7 +16,7 @@ from gnomon.errors import ConfigError, ResourceError, VerifierError
 from gnomon.integrations.environments import Gem, Gym, ReasoningGym, TextArena, VerifiersEnv, adapter
 from gnomon.integrations.environments.hosting import HOSTS
 from gnomon.keys import Key
-from gnomon.launch.find import judge, make_env
+from gnomon.run.find import judge, make_env
 from gnomon.types import Status
 from workers.plays import last_steps
 
@@ -301,8 +301,8 @@ def test_a_second_agent_is_refused_and_not_made_up():
 
 def test_names_of_other_libraries_stand_where_an_environment_is_named(tmp_path):
     from gnomon.config import Env as EnvConfig
-    from gnomon.launch.find import check_env_config, env_class
-    from gnomon.launch.objects import spec_of
+    from gnomon.run.find import check_env_config, env_class
+    from gnomon.run.objects import spec_of
 
     env = make_env(EnvConfig(type="gym:texts:Guess", turns=7, options={"largest": 5}))
     assert isinstance(env, Gym) and env.name == "texts:Guess" and env.turns == 7 and env.options == {"largest": 5}

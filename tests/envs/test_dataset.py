@@ -460,7 +460,7 @@ def test_a_hub_data_set_is_known_by_the_hash_of_its_rows(data_hub: DataHub) -> N
 
 def test_a_run_on_a_hub_data_set_that_changed_is_not_resumed(data_hub: DataHub, tmp_path: Path) -> None:
     from gnomon.config import Env, RunConfig
-    from gnomon.launch.data import data_hashes, require_same_data
+    from gnomon.run.data import data_hashes, require_same_data
 
     options = {"path": "someone/sums", "config": "easy", "train": "practice", "test": "exam", **COLUMNS}
     env, config = Dataset(**options), RunConfig(env=Env(type="dataset", **options))

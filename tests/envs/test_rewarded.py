@@ -14,8 +14,8 @@ from gnomon.envs import Env
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.rewarded import rewarded
 from gnomon.keys import Key
-from gnomon.launch import trial
-from gnomon.launch.weights import weigh
+from gnomon.run import trial
+from gnomon.run.reward_weights import weigh
 from gnomon.types import Message, Task
 from gnomon.verifiers import NoScore, Verifier
 from gnomon.workers import Carried, packed

@@ -16,8 +16,8 @@ from fixes import SOON, brief
 from gnomon.cli import app
 from gnomon.config import resolve
 from gnomon.config.sources import recipes
-from gnomon.launch.subject import layers
 from gnomon.models.folder import SHIPPED
+from gnomon.run.subject import layers
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -80,14 +80,14 @@ IN_TEXT = [
 """Commands in blocks of `text`. They are run with fewer steps, on runs made for them, unless they are in `NOT_RUN`."""
 NOT_RUN = {
     "Qwen|gsm8k-qwen3-0.6b": "reads a model of the hub",
-    "launch=ray": "starts a cluster; tests/launch runs such runs",
+    "launch=ray": "starts a cluster; tests/run runs such runs",
     "engine=vllm|env.python=|rg:": "needs another library in an environment of its own",
     "states=8bit": "needs bitsandbytes; tests/learners run it",
     "CodeRows|ChoiceRows|import out/": "needs data or logs of the reader's",
-    "^gnomon check-weights ": "needs a server beside it; tests/probes/test_served.py has one",
+    "^gnomon check-weights ": "needs a server beside it; tests/engines/test_served.py has one",
     "serve-learner|learner=http|--learner": "needs a server beside it; tests/learners/test_served.py has one",
     "^gnomon (study|ablate|scaling) ": "starts dozens of runs",
-    "^gnomon gain ": "samples for minutes; tests/probes/test_gain.py runs it",
+    "^gnomon gain ": "samples for minutes; tests/comparison/test_gain.py runs it",
     "gnomon simulate": "simulates a cluster for minutes",
     "SMALL": "needs the weights of Gemma",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.envs.check import check_env
-from gnomon.launch.find import env_class
+from gnomon.run.find import env_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M)

@@ -21,7 +21,7 @@ from gnomon.integrations.imports import following as module
 from gnomon.integrations.imports import trl
 from gnomon.integrations.imports.files import Options
 from gnomon.integrations.verl import record
-from gnomon.launch.importing import followed, imported
+from gnomon.reading.importing import followed, imported
 from gnomon.store import RunReader, verify
 from gnomon.store.columns import rollout_table
 

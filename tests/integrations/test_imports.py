@@ -14,7 +14,7 @@ from commands import command
 from gnomon.errors import ConfigError
 from gnomon.integrations.imports.files import Options, natural
 from gnomon.integrations.imports.rule import rule
-from gnomon.launch.importing import imported
+from gnomon.reading.importing import imported
 from gnomon.store import RunReader, verify
 from gnomon.store.columns import rollout_table
 

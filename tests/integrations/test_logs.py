@@ -14,7 +14,7 @@ import pytest
 
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.integrations.imports.files import Options
-from gnomon.launch.importing import imported
+from gnomon.reading.importing import imported
 from gnomon.store import RunReader
 from gnomon.store.columns import rollout_table
 

@@ -11,7 +11,7 @@ import pytest
 from commands import command
 from gnomon.errors import ConfigError
 from gnomon.integrations.imports.files import Options
-from gnomon.launch.importing import imported
+from gnomon.reading.importing import imported
 from gnomon.store import RunReader, verify
 from gnomon.store.columns import rollout_table
 

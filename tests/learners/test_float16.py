@@ -15,7 +15,6 @@ from torch import Tensor
 import gnomon
 from gnomon.config import Source, resolve
 from gnomon.errors import ModelError, NumericsError
-from gnomon.launch.makers import make_engine, make_learner
 from gnomon.learners import Batch, scaling
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
@@ -23,6 +22,7 @@ from gnomon.learners.scaling import LossScale
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Denominators, Objective, Rollouts, objective, penalties
+from gnomon.run.makers import make_engine, make_learner
 from gnomon.store import RunReader
 from learners.sequences import credited, made
 from models.kinds import save

@@ -20,8 +20,6 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import ModelError, ResourceError
 from gnomon.keys import Key
-from gnomon.launch.makers import make_engine, make_learner, make_objective
-from gnomon.launch.manifest import opening
 from gnomon.learners import Batch
 from gnomon.learners.local import LocalLearner
 from gnomon.models import adapter as adapters
@@ -33,6 +31,8 @@ from gnomon.models.scoring import score
 from gnomon.models.weights import Kind
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, pack
+from gnomon.run.makers import make_engine, make_learner, make_objective
+from gnomon.run.manifest import opening
 from gnomon.store import RunReader
 from gnomon.types import Sampling
 from learners.sequences import credited, lines

@@ -20,8 +20,6 @@ from gnomon.config import RunConfig, overrides, resolve
 from gnomon.envs import CharCount
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.keys import Key
-from gnomon.launch.manifest import opening
-from gnomon.launch.tinker.training import Model
 from gnomon.learners import Batch
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.critic import Critic
@@ -32,7 +30,9 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Denominators, Rollouts
 from gnomon.plans.states import state_bytes
+from gnomon.run.manifest import opening
 from gnomon.store import RunReader
+from gnomon_tinker.training import Model
 from learners.sequences import made
 
 EXACT = Precision.only(torch.float64)

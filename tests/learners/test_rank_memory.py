@@ -19,13 +19,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from gnomon.config import Source, resolve
 from gnomon.errors import ModelError
 from gnomon.keys import Key
-from gnomon.launch.ranks import start_ranks
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.stored import Stored, weights_of
 from gnomon.objectives import objective
+from gnomon.run.ranks import start_ranks
 from learners.test_ranks import processes
 
 RANKS = 4

@@ -27,14 +27,14 @@ from commands import command
 from gnomon.config import Source, resolve
 from gnomon.errors import NumericsError, ResourceError
 from gnomon.keys import Key
-from gnomon.launch.local import Parts, built, make_trainer
-from gnomon.launch.makers import make_objective
-from gnomon.launch.ranks import start_ranks
 from gnomon.learners import Batch, Learner
 from gnomon.learners.base import Model, Named
 from gnomon.learners.remote import RemoteLearner
 from gnomon.objectives import objective
 from gnomon.rollout import pack
+from gnomon.run.local import Parts, built, make_trainer
+from gnomon.run.makers import make_objective
+from gnomon.run.ranks import start_ranks
 from gnomon.store import RunReader
 from gnomon.workers.serialise import packed
 from learners.sequences import credited
@@ -273,7 +273,7 @@ def processes(root: int | None = None) -> set[int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"gnomon.launch.ranks" in (path / "cmdline").read_bytes():
+            if b"gnomon.run.ranks" in (path / "cmdline").read_bytes():
                 named.add(int(path.name))
         except OSError:
             continue
@@ -517,8 +517,8 @@ IGNORING = """
 import os, signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 from gnomon.config import Source, resolve
-from gnomon.launch.makers import make_objective
-from gnomon.launch.ranks import start_ranks
+from gnomon.run.makers import make_objective
+from gnomon.run.ranks import start_ranks
 config, _ = resolve([Source({"env": "char_count", "ranks": 1}, {})])
 start_ranks(config, make_objective(config))
 os.kill(os.getpid(), signal.SIGKILL)

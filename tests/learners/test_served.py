@@ -21,9 +21,6 @@ import gnomon
 from commands import command
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigError, ConfigErrors, ResourceError
-from gnomon.launch.learner_server import LearnerServer
-from gnomon.launch.makers.served import TOKEN, make_served, named_objective, of_learner
-from gnomon.launch.mismatch import lines
 from gnomon.learners import served
 from gnomon.learners.base import Model, Named
 from gnomon.learners.coefficients import Coefficients
@@ -31,6 +28,9 @@ from gnomon.learners.served import ALIVE, ServedLearner
 from gnomon.learners.verbs import write_files
 from gnomon.learners.wire import loads, written
 from gnomon.models.weights import Kind, WeightsRef
+from gnomon.run.learner_server import LearnerServer
+from gnomon.run.makers.served import TOKEN, make_served, named_objective, of_learner
+from gnomon.run.mismatch import lines
 from gnomon.stats import At, Max, Mean, Quantile, Sum
 from gnomon.store import RunReader
 from learners.sequences import made

@@ -17,7 +17,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from gnomon.tiny_policy.build import tokenizer
+from gnomon_lab.tiny_policy.build import tokenizer
 
 WINDOW = 16
 COMMON: dict[str, Any] = {

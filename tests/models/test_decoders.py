@@ -18,7 +18,7 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import Completed, text_logp
 from gnomon.objectives import Denominators, Rollouts, objective
-from gnomon.tiny_policy.build import tokenizer
+from gnomon_lab.tiny_policy.build import tokenizer
 from learners.sequences import credited, made
 
 SMALL: dict[str, Any] = {

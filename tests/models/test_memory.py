@@ -16,7 +16,6 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from gnomon.config import overrides, resolve
 from gnomon.errors import ModelError
 from gnomon.keys import Key
-from gnomon.launch.makers import make_learner, make_objective
 from gnomon.models import policy as policies
 from gnomon.models import projection
 from gnomon.models.adapter import Adapter
@@ -28,6 +27,7 @@ from gnomon.models.projection import Projection, full_kl, token_logp
 from gnomon.models.scoring import Row, packed
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
+from gnomon.run.makers import make_learner, make_objective
 from models.kinds import text
 from models.test_flex import states
 

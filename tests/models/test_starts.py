@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from gnomon.envs.kuhn_value import CARDS
-from gnomon.launch.strategy import read
 from gnomon.models.policy import Policy
-from gnomon.tiny_policy import beginner, build
-from gnomon.tiny_policy.build import Recipe, loss_of
-from gnomon.tiny_policy.recipes import single
-from gnomon.tiny_policy.shallow import shallow
+from gnomon_lab.strategy import read
+from gnomon_lab.tiny_policy import beginner, build
+from gnomon_lab.tiny_policy.build import Recipe, loss_of
+from gnomon_lab.tiny_policy.recipes import single
+from gnomon_lab.tiny_policy.shallow import shallow
 
 
 def nats(policy: Policy) -> float:

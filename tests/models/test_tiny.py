@@ -13,13 +13,13 @@ import pytest
 from gnomon.config import Env, Eval, Policy, RunConfig
 from gnomon.envs.base import split_of
 from gnomon.errors import ConfigError
-from gnomon.launch.find import env_class
-from gnomon.launch.local import measure
 from gnomon.models.folder import SHIPPED, TINY, model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.tiny_policy.build import TAUGHT, Recipe, blank, build, documents, keep, trial
-from gnomon.tiny_policy.recipes import RECIPES, named
-from gnomon.tiny_policy.scores import options_of, score
+from gnomon.run.find import env_class
+from gnomon.run.local import measure
+from gnomon_lab.tiny_policy.build import TAUGHT, Recipe, blank, build, documents, keep, trial
+from gnomon_lab.tiny_policy.recipes import RECIPES, named
+from gnomon_lab.tiny_policy.scores import options_of, score
 
 SCORES = {of: json.loads((folder / "scores.json").read_text()) for of, folder in SHIPPED.items()}
 """By the name of the policy."""
@@ -68,7 +68,7 @@ def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypat
         keep(*args)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gnomon.tiny_policy.build.keep", stopped)
+    monkeypatch.setattr("gnomon_lab.tiny_policy.build.keep", stopped)
     for _ in range(2):  # Once in each course.
         with pytest.raises(KeyboardInterrupt):
             build(tmp_path / "stopped", recipe, report=4)

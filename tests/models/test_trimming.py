@@ -16,8 +16,8 @@ import gnomon
 from commands import command
 from gnomon.config import Source, resolve
 from gnomon.errors import ModelError
-from gnomon.launch.export import export
-from gnomon.launch.trimmed import tokens_of
+from gnomon.export.model import export
+from gnomon.export.trimming import tokens_of
 from gnomon.models.subword import needed, restricted
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trimming import RECORD, trim, untrim

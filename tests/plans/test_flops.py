@@ -19,8 +19,8 @@ from gnomon.plans.devices import GPUS
 from gnomon.plans.flops import PassFlops, Span, model_flops, sampling, seen, step_flops, training
 from gnomon.plans.passes import meta_policy, texts
 from gnomon.store import RunReader
-from gnomon.studies import at_flops, at_tokens
 from gnomon.types import Completion, Finish, Group, Rollout, Status, Stop, Task, Turn, Verdict
+from gnomon_lab.studies import at_flops, at_tokens
 
 WIDTH, LAYERS, VOCABULARY = 128, 4, 102
 """Of the shipped policy."""

@@ -45,8 +45,8 @@ def test_operations_are_counted_as_prime_rl_counts_them(monkeypatch: pytest.Monk
     from on_gpu.trainer import Case, flops
 
     from gnomon.api import configure
-    from gnomon.launch.makers import make_learner
     from gnomon.objectives import objective
+    from gnomon.run.makers import make_learner
 
     for rank in (0, 4):
         config, _ = configure("countdown", {"policy": {"path": "tiny", "lora": {"rank": rank}}})

@@ -15,7 +15,6 @@ from gnomon.engines.decoder import Decoder
 from gnomon.engines.noise import DEVICE_CHUNK
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.keys import Key
-from gnomon.launch.local import built
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
@@ -29,6 +28,7 @@ from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, tra
 from gnomon.plans.places import ASLEEP, engines, freed
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import plan_text
+from gnomon.run.local import built
 from gnomon.types import Request, Sampling
 from models.kinds import KINDS
 

@@ -17,12 +17,12 @@ from gnomon.envs import Dataset
 from gnomon.envs.countdown_rows import CountdownRows
 from gnomon.envs.rows import content_hash, other_source
 from gnomon.errors import ConfigError, ModelError
-from gnomon.launch.find import env_class
 from gnomon.models.folder import TINY
 from gnomon.models.precision import Precision
 from gnomon.plans.lengths import supposed_lengths
 from gnomon.plans.passes import meta_policy
 from gnomon.plans.shapes import described
+from gnomon.run.find import env_class
 from gnomon.types import Status
 
 RECIPES = sorted(path.name for path in Path(str(files("gnomon.recipes"))).glob("*.toml"))

@@ -11,10 +11,10 @@ from gnomon.config import overrides, resolve
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Dataset
 from gnomon.keys import Key
-from gnomon.launch.imported import replies
-from gnomon.launch.stored import reading
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.reasoning import after_reasoning, opened
+from gnomon.rejudge.imported import replies
+from gnomon.rejudge.stored import reading
 from gnomon.rendering import ChatML, Published, Qwen3, Transcript, choose, joined
 from gnomon.rendering.reply_text import reply_text
 from gnomon.rollout.actor import Actor

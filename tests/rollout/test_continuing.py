@@ -10,9 +10,9 @@ import pytest
 import gnomon
 from gnomon.envs import CharCount
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.launch.replay import replay
 from gnomon.models.folder import TINY
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.rejudge.replay import replay
 from gnomon.rollout import pack
 from gnomon.rollout.continuing import cuts
 from gnomon.store import RunReader

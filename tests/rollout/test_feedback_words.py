@@ -16,11 +16,11 @@ from gnomon.envs import Ask, CharCount, GuessNumber, Nim, Play
 from gnomon.envs.wire import read_step, step_json
 from gnomon.errors import VerifierError
 from gnomon.keys import Key
-from gnomon.launch.local import build
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout import pack
 from gnomon.rollout.relabel import condition
+from gnomon.run.local import build
 from gnomon.store import RunReader
 from gnomon.types import Sampling, Status, Task, Verdict
 

@@ -11,8 +11,8 @@ import pytest
 from gnomon.api import configure
 from gnomon.envs.offers import players
 from gnomon.keys import Key
-from gnomon.launch.local import build
 from gnomon.rollout import pack
+from gnomon.run.local import build
 from gnomon.store import RunReader
 from gnomon.store.codec import decode, encode
 from gnomon.training.step import rollout_stats

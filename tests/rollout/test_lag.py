@@ -17,12 +17,12 @@ import gnomon
 from gnomon.config import recorded, resolve
 from gnomon.envs.char_count import CharCount
 from gnomon.errors import ConfigErrors
-from gnomon.launch.display import Silent
-from gnomon.launch.local import built, create, go
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import InTurn, Order, staleness
 from gnomon.rollout.opponents import Against
+from gnomon.run.display import Silent
+from gnomon.run.local import built, create, go
 from gnomon.stats import Stats
 from gnomon.store import RunReader
 from gnomon.types import Group, Task
@@ -116,7 +116,7 @@ def test_a_rollout_says_how_old_its_weights_were(tmp_path):
 @pytest.mark.long
 def test_neither_clock_nor_processes_decide(tmp_path, monkeypatch):
     """1, 2 and 4 processes whose verdicts end in random order. The audit is left out: its verdicts would sleep too."""
-    monkeypatch.setattr("gnomon.launch.local.audited", lambda *_: {})
+    monkeypatch.setattr("gnomon.run.local.audited", lambda *_: {})
     prints = [trained(tmp_path / str(n), 2, Sleepy(), steps=3, workers={"count": n}) for n in (1, 2, 4)]
     assert len(set(prints)) == 1
 

@@ -14,13 +14,13 @@ from gnomon.api import configure
 from gnomon.engines.scripted import Scripted
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
-from gnomon.launch.local import build
 from gnomon.learners import Batch
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Tokens, across_players, less_overlong, objective, soft_overlong
 from gnomon.objectives.aggregate import constant
 from gnomon.rollout import Actor, Limits, pack
+from gnomon.run.local import build
 from gnomon.types import Finish, Group, Sampling, Stop
 from rollout.ladder import Ladder
 from rollout.scripts import by_sample

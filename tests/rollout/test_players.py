@@ -22,11 +22,6 @@ from gnomon.envs.kuhn_value import STATES, equilibrium, value
 from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError, RunError
 from gnomon.keys import Key
-from gnomon.launch.arena import contests
-from gnomon.launch.display import Silent
-from gnomon.launch.rating import SCALE, fit, intervals, p_value
-from gnomon.launch.saved import saved_policy
-from gnomon.launch.strategy import REPLIES, prompts, read
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
@@ -39,8 +34,13 @@ from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.match import Match
 from gnomon.rollout.opponents import Against
 from gnomon.rollout.speakers import Own
+from gnomon.run.display import Silent
+from gnomon.run.saved import saved_policy
 from gnomon.store import RunReader
 from gnomon.types import Request, Sampling
+from gnomon_lab.arena import contests
+from gnomon_lab.rating import SCALE, fit, intervals, p_value
+from gnomon_lab.strategy import REPLIES, prompts, read
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
 SAMPLING = Sampling(max_tokens=16)
@@ -155,7 +155,7 @@ def test_the_past_counts_steps_and_not_versions(tmp_path, cut):
 def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path, lag):
     """Stopped after its first step and gone on with: the checkpoint brings the opponents along."""
     from gnomon.api import configure
-    from gnomon.launch.local import resume, start
+    from gnomon.run.local import resume, start
 
     settings = {**SMALL, "steps": 4, "players": {"opponent": "past", "every": 1, "keep": 3}, "save": {"every": 2}}
     settings["rollout"] = {**SMALL.get("rollout", {}), "lag": lag}

@@ -9,7 +9,7 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.config import overrides, resolve
-from gnomon.launch.prompt_tokens import prompt_text, prompt_tokens
+from gnomon.run.prompt_tokens import prompt_text, prompt_tokens
 from gnomon.types import Origin
 
 

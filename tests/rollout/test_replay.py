@@ -18,7 +18,7 @@ import pytest
 import gnomon
 from gnomon.errors import ConfigError, ConfigErrors, GnomonError, RunError
 from gnomon.keys import Key
-from gnomon.launch.replay import replay
+from gnomon.rejudge.replay import replay
 from gnomon.rollout.replay import drawn
 from gnomon.store import RunReader, decode
 from gnomon.types import Group

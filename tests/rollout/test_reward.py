@@ -16,15 +16,15 @@ from gnomon.engines.scripted import Scripted
 from gnomon.envs import CharCount
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.keys import Key
-from gnomon.launch.local import build
-from gnomon.launch.replay import replay
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.monitoring.alarms import Monitor
+from gnomon.rejudge.replay import replay
 from gnomon.rendering import choose
 from gnomon.rollout import Actor, pack
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.reward import QUESTION, ByMajority, ByPolicy, majority
+from gnomon.run.local import build
 from gnomon.store.codec import decode, encode
 from gnomon.training.step import rollout_stats
 from gnomon.types import Group, Sampling, Status, Verdict

@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM
 from gnomon.api import configure
 from gnomon.envs import CharCount, NumberWords
 from gnomon.keys import Key
-from gnomon.launch.local import Parts, built
 from gnomon.learners.base import Model
 from gnomon.learners.batch import Batch
 from gnomon.learners.coefficients import tokens_of
@@ -25,6 +24,7 @@ from gnomon.rollout.conversation import beginning
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
 from gnomon.rollout.solutions import SolutionShown
+from gnomon.run.local import Parts, built
 from gnomon.types import Message, Task
 
 SMALL: dict[str, Any] = {"threads": 1, "rollout": {"prompts": 3, "group": 2, "max_tokens": 12}, "objective": "opsd"}

@@ -10,7 +10,7 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.errors import ConfigError, ResourceError
-from gnomon.launch.rollout_files import export_rollouts
+from gnomon.export.rollouts import export_rollouts
 from gnomon.store import Record, Run, RunReader, encode
 from gnomon.store.columns import COLUMNS, TOKENS, rollout_table
 from gnomon.types import (
@@ -176,7 +176,7 @@ def test_an_export_overwrites_nothing_and_leaves_nothing_half_done(run, tmp_path
     refused = command("export-rollouts", str(run), str(tmp_path / "a.jsonl"))
     assert refused.returncode == 2 and "error[E092]" in refused.stderr and "a-2.jsonl" in refused.stderr
     assert "error[E053]" in command("export-rollouts", str(run), str(tmp_path / "a.csv")).stderr
-    monkeypatch.setattr("gnomon.launch.rollout_files.find_spec", lambda name: None)
+    monkeypatch.setattr("gnomon.export.rollouts.find_spec", lambda name: None)
     with pytest.raises(ResourceError, match="E505"):
         export_rollouts(run, tmp_path / "b.parquet")
     with pytest.raises(ZeroDivisionError):

@@ -13,8 +13,8 @@ from gnomon.config import Env as EnvConfig
 from gnomon.config import RunConfig
 from gnomon.envs import Arithmetic, Dataset
 from gnomon.errors import RunError
-from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
-from gnomon.launch.manifest import opening
+from gnomon.run.data import anchored_data, data_hashes, digest, require_same_data
+from gnomon.run.manifest import opening
 from gnomon.store import RunReader
 
 SMALL = ["threads=1", "steps=2", "rollout.prompts=2", "group=2", "max_tokens=16", "eval.every=2", "eval.tasks=2"]

@@ -13,9 +13,9 @@ import pytest
 import gnomon
 from gnomon.api import configure
 from gnomon.engines.vllm import VLLM
-from gnomon.launch import mismatch
 from gnomon.learners.local import LocalLearner
 from gnomon.metrics import METRICS
+from gnomon.run import mismatch
 from gnomon.store import RunReader, verify
 from gnomon.types import Request
 
@@ -32,7 +32,7 @@ MEASURED = {name for name in METRICS if name.startswith(("mismatch/", "engine/")
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch) -> None:
-    monkeypatch.setattr("gnomon.launch.makers.engine.WORKER", WORKER)
+    monkeypatch.setattr("gnomon.run.makers.engine.WORKER", WORKER)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def whole(tmp_path_factory) -> Path:
     """A run that nothing happens to."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnomon.launch.makers.engine.WORKER", WORKER)
+        patch.setattr("gnomon.run.makers.engine.WORKER", WORKER)
         gnomon.train("char_count", run=folder, quiet=True, **SMALL).close()
     return folder
 

@@ -13,21 +13,21 @@ import pytest
 
 import gnomon
 from commands import command
+from gnomon.comparison.runs import grouped
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.envs import Arithmetic, CharCount
 from gnomon.errors import ConfigErrors, RunError
-from gnomon.launch.find import check_env_config
-from gnomon.launch.manifest import opening
-from gnomon.launch.read import address
-from gnomon.launch.replay import replay, replay_text
-from gnomon.launch.rollout_files import export_rollouts
-from gnomon.predictions.outcome import score
-from gnomon.predictions.questions import Interval, Reaches
-from gnomon.predictions.register import register
+from gnomon.export.rollouts import export_rollouts
+from gnomon.reading.text import address
+from gnomon.rejudge.replay import replay, replay_text
+from gnomon.run.find import check_env_config
+from gnomon.run.manifest import opening
 from gnomon.store import RunReader, verify
 from gnomon.store.frame import evaluations
-from gnomon.studies import final_of, gain_of
-from gnomon.studies.comparing import grouped
+from gnomon_lab.predictions.outcome import score
+from gnomon_lab.predictions.questions import Interval, Reaches
+from gnomon_lab.predictions.register import register
+from gnomon_lab.studies import final_of, gain_of
 
 SMALL: dict[str, Any] = {
     "steps": 2, "prompts": 2, "group": 2, "quiet": True, "rollout": {"max_tokens": 12}, "save": {"every": 1},

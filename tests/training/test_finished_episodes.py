@@ -71,7 +71,7 @@ def test_other_code_does_not_read_them(tmp_path, monkeypatch):
     plays.last = 12
     with pytest.raises(RuntimeError, match="killed"):
         trained(tmp_path / "died", "char_count", {})
-    monkeypatch.setattr("gnomon.launch.manifest.code_hash", lambda: "other")
+    monkeypatch.setattr("gnomon.run.manifest.code_hash", lambda: "other")
     with gnomon.resume(tmp_path / "died") as run:
         assert run.complete and not run.events("continued")
 

@@ -11,9 +11,9 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.errors import ConfigError
-from gnomon.launch.display import Silent
-from gnomon.launch.weights import RULE, weigh
 from gnomon.monitoring.alarms import alarms
+from gnomon.run.display import Silent
+from gnomon.run.reward_weights import RULE, weigh
 from gnomon.store import RunReader
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ class Ear(Silent):
 
 def started(folder: Path, env: str, ear: Ear | None = None, **settings: object) -> RunReader:
     from gnomon.api import configure
-    from gnomon.launch.local import start
+    from gnomon.run.local import start
 
     config, _ = configure(env, settings)
     return start(folder, config, ear or Ear())
@@ -58,7 +58,7 @@ def test_a_reward_that_pays_more_for_steps_is_refused_before_anything_is_written
 
 def test_it_may_be_acknowledged_by_name_or_gated():
     from gnomon.config import Env
-    from gnomon.launch.find import make_env
+    from gnomon.run.find import make_env
 
     env = make_env(Env(type=STEPS))
     assert weigh(env, [RULE]).endswith("Acknowledged.")
@@ -71,7 +71,7 @@ def test_it_may_be_acknowledged_by_name_or_gated():
 
 def test_a_part_without_a_price_is_refused():
     from gnomon.config import Env
-    from gnomon.launch.find import make_env
+    from gnomon.run.find import make_env
 
     with pytest.raises(ConfigError, match="is paid but not declared"):
         weigh(make_env(Env(type=f"{WATCHED}:Undeclared")))

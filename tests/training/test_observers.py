@@ -14,9 +14,9 @@ import torch
 
 import gnomon
 from gnomon.errors import ConfigErrors
-from gnomon.launch.display import Silent
-from gnomon.launch.local import start
 from gnomon.monitoring import JsonLines
+from gnomon.run.display import Silent
+from gnomon.run.local import start
 from gnomon.store import EvaluationRecord, RunReader, RunStatus, StepRecord, decode
 
 SMALL = {

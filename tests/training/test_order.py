@@ -11,9 +11,9 @@ import pytest
 import gnomon
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.envs import CharCount
-from gnomon.launch.manifest import opening
-from gnomon.launch.order import reordered
-from gnomon.launch.replay import replay
+from gnomon.rejudge.replay import replay
+from gnomon.run.manifest import opening
+from gnomon.run.order import reordered
 from gnomon.store import RunReader
 
 STEPS = 4

@@ -8,12 +8,12 @@ from statistics import fmean, stdev
 import pytest
 
 import gnomon
+from gnomon.comparison.runs import compared, difference_text, grouped
 from gnomon.doctor.evidence import evidence_of
 from gnomon.doctor.run import change
-from gnomon.launch.display import evaluation_text
+from gnomon.run.display import evaluation_text
 from gnomon.stats import mean_interval
 from gnomon.store import RunReader
-from gnomon.studies.comparing import compared, difference_text, grouped
 
 PLAYED = 40
 

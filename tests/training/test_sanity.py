@@ -13,9 +13,9 @@ import torch
 from commands import command
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.errors import ConfigError
-from gnomon.launch.display import Silent
-from gnomon.launch.sanity import sanity
 from gnomon.objectives import TABLE, Denominators, Objective, Tokens, rloo
+from gnomon.run.display import Silent
+from gnomon.run.sanity import sanity
 from gnomon.store import RunReader
 from gnomon.training.sanity import Gate, gate
 

@@ -18,10 +18,10 @@ from commands import command
 from gnomon.api import configure
 from gnomon.engines.base import Tier
 from gnomon.errors import RunError
-from gnomon.launch import local
-from gnomon.launch.exactness import reasons
-from gnomon.launch.find import make_env
 from gnomon.learners.local import LocalLearner
+from gnomon.run import local
+from gnomon.run.exactness import reasons
+from gnomon.run.find import make_env
 from gnomon.store import RunReader, diff, verify
 
 ENVS = '''
@@ -162,7 +162,7 @@ def test_the_tier_decides_whether_other_weights_may_follow(tmp_path, tier, monke
         return parts
 
     monkeypatch.setattr(local, "build", built)
-    monkeypatch.setattr("gnomon.launch.exactness.CODE", ())
+    monkeypatch.setattr("gnomon.run.exactness.CODE", ())
     small = {"threads": 1, "steps": 4, "prompts": 4, "group": 4, "max_tokens": 16, "eval": {"tasks": 2, "every": 100}}
     whole = tmp_path / "whole"
     gnomon.train("char_count", run=whole, quiet=True, save={"every": 2}, **small).close()

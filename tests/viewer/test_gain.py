@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.probes.gain_card import Beside, Card, Cost, Format, Gain, Rates, write_card
+from gnomon.comparison.gain_card import Beside, Card, Cost, Format, Gain, Rates, write_card
 from gnomon.stats import Interval
 from gnomon.store import Run, RunReader, RunStatus
 from viewer.conftest import asked, served

@@ -16,7 +16,7 @@ from struct import pack
 import pytest
 
 from gnomon.integrations.imports.files import Options
-from gnomon.launch.importing import imported
+from gnomon.reading.importing import imported
 from gnomon.store import Record, Run
 from gnomon.store.codec import halves
 from gnomon.store.journal import open_writing

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from gnomon.predictions.register import register
 from gnomon.store import Record, Run
 from gnomon.viewer.curves import grouped
 from gnomon.viewer.markdown import markdown
 from gnomon.viewer.report import report
+from gnomon_lab.predictions.register import register
 from viewer.browser import Browser
 from viewer.conftest import asked, body, served, step_records, task
 from viewer.used import screen

@@ -12,7 +12,7 @@ import typer
 
 from gnomon.commands.words import Json, Trust
 from gnomon.errors import ConfigError
-from gnomon.launch.lines import say
+from gnomon.reading.lines import say
 from gnomon.terminal import put
 
 __all__ = ["check_weights", "doctor"]
@@ -64,8 +64,8 @@ def check_weights(
     as_json: Json = False,
 ) -> None:
     """Does a server compute with the weights of a folder? Exit code 0: yes, 3: no, 4: it is unknown."""
-    from gnomon.probes.served import Answer, served_text
-    from gnomon.probes.served import check_weights as compared
+    from gnomon.engines.served import Answer, served_text
+    from gnomon.engines.served import check_weights as compared
 
     secret = os.environ.get(key, "") if key else ""
     if key and not secret:

@@ -36,11 +36,11 @@ def import_rollouts(
 ) -> None:
     """Read rollouts of another trainer into a run folder, to view, report, verify and replay them."""
     from gnomon.integrations.imports.files import Options
-    from gnomon.launch.importing import followed, imported
+    from gnomon.reading.importing import followed, imported
 
     options = Options(columns=texts(fields, "argument"), weights=numbers(weight), held_out=held_out)
     if follow:
-        from gnomon.launch.interrupt import stop_on_interrupt
+        from gnomon.run.interrupt import stop_on_interrupt
 
         if not as_json:
             put(f"following {source} until Ctrl-C; in another terminal: gnomon view {folder}", flush=True)

@@ -7,13 +7,29 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from gnomon.errors import ConfigErrors
+from gnomon.errors import ConfigErrors, ResourceError
 
 __all__ = ["Commands"]
 
 
+LABORATORY = ("ablate", "arena", "base", "predict", "probe", "scaling", "simulate", "study", "tune-objective")
+
+
 class Commands(TyperGroup):
     """The commands. Where one takes settings, an unknown option with the name of a setting is shown as one."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Raises: ResourceError E505 for a command of a package that is not installed."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in LABORATORY:
+            raise ResourceError(
+                "E505",
+                "the package gnomon-lab is not installed",
+                where=f"gnomon {cmd_name}",
+                why=f"{cmd_name} is one of its commands",
+                fix="pip install gnomon-lab",
+            )
+        return found
 
     def invoke(self, ctx: Any) -> Any:
         words = [*ctx._protected_args, *ctx.args]

@@ -13,7 +13,7 @@ import typer
 
 from gnomon.commands.words import Json, RunFolder
 from gnomon.errors import RunError
-from gnomon.launch.lines import say
+from gnomon.reading.lines import say
 from gnomon.terminal import one_line, put
 
 __all__ = ["export_rollouts", "ls", "tail"]
@@ -24,7 +24,7 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List the runs below a folder: status, steps, held-out pass@1 before and after training, age."""
-    from gnomon.launch.runs import glance, run_folders
+    from gnomon.reading.folders import glance, run_folders
 
     if not folder.is_dir():
         raise RunError("E404", "the folder does not exist", where=str(folder), fix="gnomon ls .")
@@ -70,7 +70,7 @@ def tail(
     follow: Annotated[bool, typer.Option(help="Wait for new steps until the run ends.")] = True,
 ) -> None:
     """Print the steps of a run, one line each, and follow it while it runs. Ctrl-C stops only this command."""
-    from gnomon.launch.tail import follow as lines
+    from gnomon.reading.tail import follow as lines
 
     try:
         for line in lines(folder, last=last, texts=texts, going_on=follow):
@@ -86,7 +86,7 @@ def export_rollouts(
     as_json: Json = False,
 ) -> None:
     """Write the rollouts of a run for other software; a FOLDER is a data set for the Hugging Face hub."""
-    from gnomon.launch.rollout_files import export_rollouts as write
+    from gnomon.export.rollouts import export_rollouts as write
 
     def progress(done: int, total: int) -> None:
         sys.stderr.write(f"\r{done} of {total} rollouts" + ("\n" if done == total else ""))

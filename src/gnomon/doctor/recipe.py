@@ -10,8 +10,8 @@ from gnomon.doctor.finding import Finding
 from gnomon.doctor.template import foreign
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigErrors
-from gnomon.launch.find import check_env_config, check_policy_config, make_env
-from gnomon.launch.subject import layers
+from gnomon.run.find import check_env_config, check_policy_config, make_env
+from gnomon.run.subject import layers
 
 __all__ = ["examine_recipe"]
 

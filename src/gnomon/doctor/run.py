@@ -14,8 +14,8 @@ from gnomon.doctor.causes import causes
 from gnomon.doctor.evidence import Evidence, evidence_of
 from gnomon.doctor.finding import Finding, in_order
 from gnomon.errors import GnomonError
-from gnomon.launch.find import make_env
-from gnomon.launch.trust import require_trusted
+from gnomon.run.find import make_env
+from gnomon.run.trust import require_trusted
 from gnomon.stats import mean_interval
 from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig
-from gnomon.launch.makers.engine import engine_dtype
 from gnomon.plans.calibrate import calibrated
 from gnomon.plans.devices import GIB, device, resident
 from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import recorded_lengths, supposed_lengths
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import outcome, plan_text
+from gnomon.run.makers.engine import engine_dtype
 from gnomon.store import RunReader
 
 __all__ = ["compared", "made", "written"]

@@ -10,12 +10,12 @@ from pathlib import Path
 from gnomon.config import RunConfig
 from gnomon.envs import Env
 from gnomon.errors import ConfigError, ModelError
-from gnomon.launch.evaluation_envs import set_envs
-from gnomon.launch.find import make_env
 from gnomon.models.folder import config_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.plans.shapes import described
 from gnomon.rendering import choose, joined
+from gnomon.run.evaluation_envs import set_envs
+from gnomon.run.find import make_env
 from gnomon.store import RunReader
 from gnomon.training.evaluate import first
 

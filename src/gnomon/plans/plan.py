@@ -12,10 +12,6 @@ import torch
 from gnomon.config import RunConfig
 from gnomon.config.tinker import TINKER
 from gnomon.errors import ConfigError
-from gnomon.launch.makers.engine import apart, engine_dtype, numbers_differ
-from gnomon.launch.makers.learner import sparing
-from gnomon.launch.makers.objective import full_kl, make_objective
-from gnomon.launch.makers.policy import make_adapter, make_precision
 from gnomon.models.backends import fits_flex
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy, Whole
@@ -31,6 +27,10 @@ from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, 
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import micro_batch_counts, rank_memory, share_of_time, sum_memory
 from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_seconds
+from gnomon.run.makers.engine import apart, engine_dtype, numbers_differ
+from gnomon.run.makers.learner import sparing
+from gnomon.run.makers.objective import full_kl, make_objective
+from gnomon.run.makers.policy import make_adapter, make_precision
 
 __all__ = ["Plan", "planned", "trainable"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from gnomon.launch.read import Address, question
+from gnomon.reading.text import Address, question
 from gnomon.stats import Interval, difference_interval
 from gnomon.store import RunReader
 from gnomon.store.compare import unequal

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from gnomon.launch.runs import glance
+from gnomon.reading.folders import glance
 from gnomon.store import RunReader
 from gnomon.viewer.compare import SORTED, comparison, task_of_both
 from gnomon.viewer.curves import grouped, overlaid

@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gnomon.launch.runs import pass_at_1
 from gnomon.metrics import EVALUATION, METRICS
+from gnomon.reading.folders import pass_at_1
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import of_set
 from gnomon.terminal import printable

@@ -13,15 +13,15 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from gnomon.comparison.gain_card import card_of, row_name, sentences, title
 from gnomon.config import leaves
 from gnomon.config.sections import DEFAULTS
-from gnomon.launch.read import Address, asked_at, breakdown
-from gnomon.launch.reasons import verdict_reason
-from gnomon.launch.runs import pass_at_1
+from gnomon.extensions import panels
 from gnomon.metrics import current, meaning
 from gnomon.monitoring.alarms import ADVICE
-from gnomon.predictions.text import shown
-from gnomon.probes.gain_card import card_of, row_name, sentences, title
+from gnomon.reading.folders import pass_at_1
+from gnomon.reading.reasons import verdict_reason
+from gnomon.reading.text import Address, asked_at, breakdown
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import RunStatus, of_set, set_of
 from gnomon.store.notes import note_of
@@ -91,7 +91,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "settings": settings_of(reader),
         "note": note_of(reader.folder),
         "gain": gain_facts(reader),
-        "prediction": shown(reader)[0],
+        "panels": panels(reader),
         "examined": reader.status is not RunStatus.RUNNING and reader.count("rollout") <= EXAMINED,
     }
 

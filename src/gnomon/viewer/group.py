@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnomon.launch.read import Address, asked_at, held
-from gnomon.launch.reasons import advantage_reason, verdict_reason
+from gnomon.reading.reasons import advantage_reason, verdict_reason
+from gnomon.reading.text import Address, asked_at, held
 from gnomon.store import Record, RunReader
 
 __all__ = ["columns", "group_facts"]

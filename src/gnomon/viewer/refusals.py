@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from gnomon.errors import ConfigError, GnomonError
-from gnomon.launch.read import address
+from gnomon.reading.text import address
 from gnomon.viewer.pages import TEMPLATES
 from gnomon.viewer.requests import NoRun, NotShown, place_of
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.keys import Key
-from gnomon.launch.read import Address, asked_at, question
-from gnomon.launch.reasons import verdict_reason
+from gnomon.reading.reasons import verdict_reason
+from gnomon.reading.text import Address, asked_at, question
 from gnomon.store import RunReader
 from gnomon.viewer.curves import charts
 from gnomon.viewer.drawing import drawn

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from gnomon.launch.read import Address, address
 from gnomon.objectives.options import OPTIONS
+from gnomon.reading.text import Address, address
 from gnomon.store.layout import of_set
 from gnomon.viewer.facts import Wanted
 from gnomon.viewer.pages import page_of, task_page_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gnomon.launch.read import Address, found_at, held, rollout
-from gnomon.launch.reasons import advantage_reason, verdict_reason
+from gnomon.reading.reasons import advantage_reason, verdict_reason
+from gnomon.reading.text import Address, found_at, held, rollout
 from gnomon.store import Record, RunReader
 from gnomon.viewer.facts import group_rows
 from gnomon.viewer.markdown import markdown

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from gnomon.doctor.evidence import evidence_of
 from gnomon.doctor.run import Diagnosis, diagnose
 from gnomon.errors import GnomonError
-from gnomon.launch.runs import glance, pass_at_1, run_folders
+from gnomon.reading.folders import glance, pass_at_1, run_folders
 from gnomon.store import RunReader
 from gnomon.viewer.curves import charts
 from gnomon.viewer.drawing import spark

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from gnomon.launch.read import Address, asked_at
+from gnomon.reading.text import Address, asked_at
 from gnomon.store import RunReader
 
 __all__ = ["tasks_through"]

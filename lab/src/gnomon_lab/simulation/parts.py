@@ -1,0 +1,105 @@
+"""The parts of a simulated run: the schedule of a real one, with engines and environments that only wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from gnomon.config import RunConfig
+from gnomon.engines.base import Engine as AnyEngine
+from gnomon.engines.base import Tier
+from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.threaded import Threaded
+from gnomon.keys import Key
+from gnomon.models.folder import model_folder
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering import choose
+from gnomon.rollout.actor import Actor, Limits
+from gnomon.rollout.batches import Ahead, Batches, InTurn
+from gnomon.rollout.elsewhere import Elsewhere
+from gnomon.rollout.in_flight import InFlight
+from gnomon.run.makers.actor import make_selector
+from gnomon.types import Sampling
+from gnomon_lab.simulation.clock import SameThread
+from gnomon_lab.simulation.cluster import Cluster, Engine
+from gnomon_lab.simulation.environment import Calls, Waiting
+from gnomon_lab.simulation.head import Head
+from gnomon_lab.simulation.load import CallSeconds, Load
+from gnomon_lab.simulation.samplers import Samplers
+from gnomon_lab.simulation.server import Server
+
+__all__ = ["Parts"]
+
+
+class Parts:
+    """Made inside a running loop. Args: as of `simulate`; head: counts what passes through the process of the run."""
+
+    actor: Actor
+    """It evaluates."""
+    batches: Batches
+    """As `make_batches` makes them."""
+    servers: list[Server]
+    """They decode."""
+    workers: list[Calls]
+    """Those of the run, or of every sampler."""
+
+    def __init__(self, config: RunConfig, load: Load, call: CallSeconds, env: Waiting, key: Key, head: Head) -> None:
+        self.config, self.load, self.env = config, load, env
+        self._tokenizer = Tokenizer(model_folder("tiny"))
+        self._renderer = choose(self._tokenizer, turns=env.max_turns)
+        self._shared = {"renderer": self._renderer, "tokenizer": self._tokenizer}
+        self._selector = make_selector(config, env)
+        remote = config.launch.type == "ray"
+        places = config.launch.samplers if remote else 1
+        self.workers = [Calls(env, config.workers.count, call, load.right) for _ in range(places)]
+        if remote:
+            samplers = Samplers(config, load.speed, key, head, self._sampling, self._shared)
+            self._clusters = samplers.clusters
+            numbers = count()
+            self._schedule(lambda: RemoteEngine(samplers, next(numbers)))
+        else:
+            self._clusters = [Cluster(load.servers, load.speed, key, head)]
+            self._schedule(lambda: Engine(self._clusters[0], load.length))
+        self.servers = [server for cluster in self._clusters for server in cluster.members]
+
+    def _schedule(self, engine: Callable[[], Engine | RemoteEngine]) -> None:
+        """Args: engine: makes one."""
+        rollout, steps, thread = self.config.rollout, self.config.budget.steps, SameThread()
+        lag = min(rollout.lag, steps)
+        if rollout.in_flight:
+            made = engine()
+            shared = in_flight(made) if isinstance(made, RemoteEngine) else Threaded(made, thread)
+            self.actor, *ahead = [self._acting(shared) for _ in range(lag + 2)]
+            self.batches = InFlight(shared, ahead, steps, thread)
+        elif lag:
+            self.actor, *ahead = [self._acting(engine()) for _ in range(lag + 2)]
+            self.batches = Ahead(ahead, steps, thread)
+        else:
+            self.actor = self._acting(engine())
+            self.batches = InTurn(self.actor)
+
+    def _sampling(self, number: int) -> Actor:
+        """An actor with an engine of its own, of the sampler with this number."""
+        engine = Engine(self._clusters[number], self.load.length)
+        engine.in_flight = self.config.rollout.in_flight
+        return self._acting(engine, number)
+
+    def _acting(self, engine: AnyEngine, place: int = 0) -> Actor:
+        return Actor(
+            self.env,
+            self._tokenizer,
+            engine,
+            group=self.config.rollout.group,
+            sampling=Sampling(max_tokens=self.config.rollout.max_tokens),
+            renderer=self._renderer,
+            workers=self.workers[place],  # type: ignore[arg-type]
+            limits=Limits(turns=self.config.rollout.turns or None, context=None),
+            selector=self._selector,
+            place=Elsewhere(engine, self._shared) if isinstance(engine, RemoteEngine) else None,
+        )
+
+
+def in_flight(engine: RemoteEngine) -> RemoteEngine:
+    """The engine, so that it loads weights while it samples."""
+    engine.in_flight, engine.tier = True, Tier.MEASURED
+    return engine

@@ -1,0 +1,75 @@
+"""`gnomon gain`, `gnomon compare` and `gnomon transfer`: what training added, and what differs between runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gnomon.commands.completion import run_folders
+from gnomon.commands.words import Json, Trust
+from gnomon.errors import ConfigError
+from gnomon.reading.lines import say
+from gnomon.terminal import put
+
+__all__ = ["compare", "gain", "transfer"]
+
+
+def gain(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN…", help="Runs of one recipe with different seeds.", autocompletion=run_folders),
+    ],
+    samples: Annotated[
+        int | None, typer.Option(min=2, help="Replies to every task; default: as recorded, or 8.")
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=2, help="Held-out tasks; default: as recorded, or at most 64.")
+    ] = None,
+    shots: Annotated[int, typer.Option(min=0, help="Solved examples in the other prompt; 0: none.")] = 4,
+    transfer: Annotated[str, typer.Option(metavar="ENV", help="Another environment to measure both policies on.")] = "",
+    price: Annotated[float | None, typer.Option(min=0, help="Price of the machine per hour.")] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """What training added to the base model, beside what prompting alone gives: gnomon gain runs/a runs/b"""
+    from gnomon.comparison.gain import Wanted
+    from gnomon.comparison.gain import gain as measured
+    from gnomon.comparison.gain_card import card_text
+
+    wanted = Wanted(samples=samples, tasks=tasks, shots=shots, transfer=transfer)
+    card = measured(folders, wanted, price, trust=trust, tell=lambda sentence: put(sentence, file=sys.stderr))
+    put(json.dumps(card.body(), indent=1)) if as_json else say(card_text(card))
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Run folders.", autocompletion=run_folders)],
+    of: Annotated[str, typer.Option("--set", metavar="NAME", help="An evaluation set, not the main evaluation.")] = "",
+) -> None:
+    """Compare finished runs, paired by seed: gnomon compare runs/a0 runs/a1 runs/b0 runs/b1"""
+    from gnomon.comparison.runs import compared, comparison_text, grouped
+    from gnomon.comparison.statistics import require_libraries
+
+    require_libraries()
+    groups = grouped(runs, of)
+    if len(groups) < 2:
+        what = "the runs have the same settings, so there is nothing to compare"
+        raise ConfigError("E097", what, why="they differ only in the seed", fix="gnomon compare RUN OTHER")
+    say(comparison_text(groups, compared(groups)))
+
+
+def transfer(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Run folders.", autocompletion=run_folders)],
+    as_json: Json = False,
+) -> None:
+    """Print what runs gained on every evaluation set and what later runs lost: gnomon transfer runs/a runs/b"""
+    from gnomon.comparison.statistics import require_libraries
+    from gnomon.comparison.transfer import transfer as compared
+    from gnomon.comparison.transfer import transfer_text
+
+    require_libraries()
+    found = compared(runs)
+    put(json.dumps(found.body(), indent=1)) if as_json else say(transfer_text(found))

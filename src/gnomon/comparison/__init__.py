@@ -1,0 +1,1 @@
+"""What runs gained: between runs of two recipes, and over what prompting alone gives."""

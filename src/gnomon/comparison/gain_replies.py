@@ -1,0 +1,221 @@
+"""Replies of a base model and of the policies that runs trained from it to the same tasks, recorded or sampled.
+
+The random numbers of a sampled reply are those of an evaluation of the run, so it equals the reply that an evaluation
+with as many tasks and samples would have recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gnomon.comparison.gain_scores import Played, replies_of
+from gnomon.comparison.prompts import measured
+from gnomon.comparison.readings import Lenient, framed
+from gnomon.config import RunConfig
+from gnomon.config.sections import EvalSet
+from gnomon.envs import Env
+from gnomon.errors import ConfigError
+from gnomon.rejudge.again import Named, made
+from gnomon.rejudge.stored import reading
+from gnomon.run.evaluation_envs import set_envs
+from gnomon.run.find import env_class
+from gnomon.run.local import built, here, task_at
+from gnomon.run.makers.held_out import make_set_actor
+from gnomon.run.objects import OBJECT, by_object
+from gnomon.run.saved import checkpoint, require_base, require_here
+from gnomon.run.subject import env_of
+from gnomon.store import RunReader
+from gnomon.store.layout import of_set
+from gnomon.types import Group, Rollout
+from gnomon.verifiers import settle, settled
+from gnomon.workers import Pool
+
+__all__ = ["Measured", "Wanted", "played"]
+
+SAMPLES = 8
+TASKS = 64
+"""Of replies that have to be sampled, unless other numbers are named."""
+USUAL, EXAMPLES, OTHER = "usual", "examples", "transfer"
+"""Names of the evaluations."""
+Tell = Callable[[str], None]
+
+
+class Part(NamedTuple):
+    """The replies of one policy under one prompt."""
+
+    evaluation: str
+    trained: bool
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is measured. None: as many as the runs recorded, or the defaults above."""
+
+    samples: int | None = None
+    """Replies to every task, 2 or more."""
+    tasks: int | None = None
+    shots: int = 4
+    """Solved examples of the train split in the other prompt; 0 for no such prompt."""
+    transfer: str = ""
+    """Another environment, or an evaluation set of the runs."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Runs whose settings differ in the seed alone, and what is measured of them."""
+
+    folders: Mapping[int, Path]
+    """By seed."""
+    config: RunConfig
+    wanted: Wanted
+
+    @cached_property
+    def named(self) -> Named | None:
+        """The environment by name; None for one that was passed as a Python object."""
+        spec = self.config.env
+        return None if spec.type.startswith(OBJECT) else Named(spec.type, json.dumps(spec.options, sort_keys=True))
+
+    @property
+    def env(self) -> Env | None:
+        return None if self.named is None else made(self.named)
+
+    @property
+    def samples(self) -> int:
+        own = self.config.eval.samples
+        return self.wanted.samples or (own if own > 1 or self.env is None else SAMPLES)
+
+    @property
+    def tasks(self) -> int:
+        own = self.config.eval.tasks
+        return self.wanted.tasks or (own if self.config.eval.samples >= self.samples else min(own, TASKS))
+
+    @property
+    def shows(self) -> bool:
+        """Whether the environment can put solved examples before a question, and the runs' prompts have others."""
+        return self.wanted.shots not in (0, getattr(self.env, "shots", 0)) and hasattr(self.env, "shots")
+
+    @property
+    def lenient(self) -> bool:
+        """Whether replies can be read in any usual form."""
+        return self.env is not None and framed(self.env) is not None and self.env.max_turns == 1
+
+    def parts(self) -> Iterator[Part]:
+        """All that the card needs; those of the base model first."""
+        evaluations = [USUAL] + [OTHER] * bool(self.wanted.transfer)
+        for trained in (False, True):
+            yield from (Part(name, trained, seed) for name in evaluations for seed in self.folders)
+            if self.shows and not trained:
+                yield Part(EXAMPLES, False, next(iter(self.folders)))
+
+
+def played(runs: Measured, tell: Tell) -> dict[str, Played]:
+    """The replies by evaluation. Raises: RunError E185, E186; ConfigError E025, where replies have to be sampled."""
+    found = {part: recorded(runs, part) for part in runs.parts()}
+    if missing := [part for part, groups in found.items() if not groups]:
+        found |= sampled(runs, missing, tell)
+    right = leniently(runs, [group for part, groups in found.items() if part.evaluation == USUAL for group in groups])
+    shown = next((replies_of(groups) for part, groups in found.items() if part.evaluation == EXAMPLES), None)
+
+    def of(name: str, trained: bool) -> list[Any]:
+        wanted = (part for part in found if part.evaluation == name and part.trained is trained)
+        return [replies_of(found[part], right) for part in wanted]
+
+    names = dict.fromkeys(part.evaluation for part in found if part.evaluation != EXAMPLES)
+    return {
+        name: Played(before=of(name, False), after=of(name, True), shown=shown if name == USUAL else None)
+        for name in names
+    }
+
+
+def recorded(runs: Measured, part: Part) -> Sequence[Group]:
+    """What a run recorded at its first or last evaluation; empty where these are too few."""
+    if part.evaluation == EXAMPLES:
+        return ()
+    name = "" if part.evaluation == USUAL else runs.wanted.transfer
+    kind = of_set("held_out", name)
+    tasks = partial(task_at, runs.env) if runs.env is not None and not name else None
+    with RunReader(runs.folders[part.seed]) as reader:
+        steps = reader.steps_with([kind])
+        groups = list(reader.groups(steps[-1 if part.trained else 0], kind, tasks)) if steps else []
+    whole = len(groups) >= runs.tasks and all(len(group.rollouts) >= runs.samples for group in groups)
+    return [replace(group, rollouts=group.rollouts[: runs.samples]) for group in groups[: runs.tasks * whole]]
+
+
+def sampled(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[Part, Sequence[Group]]:
+    """Sample replies: all of the base model first, then those of each policy."""
+    config, env = runs.config, runs.env
+    if env is None:
+        raise by_object(config.env.type, f"{next(iter(runs.folders.values()))}/recipe.toml", FIX)
+    own = {USUAL: {}, EXAMPLES: {"env": {"shots": runs.wanted.shots}}, OTHER: other(runs)}
+    numbers = {"every": 1, "tasks": runs.tasks, "samples": runs.samples, "temperature": config.rollout.temperature}
+    names = dict.fromkeys(part.evaluation for part in missing)
+    sets = {name: EvalSet.model_validate(numbers | own[name]) for name in names}
+    plain = here(config.model_copy(update={"eval": config.eval.model_copy(update={"sets": {}})}))
+    asked = plain.model_copy(update={"eval": config.eval.model_copy(update={"sets": sets})})
+    found: dict[Part, Sequence[Group]] = {}
+    with RunReader(next(iter(runs.folders.values()))) as reader:
+        require_base(reader, config)
+    with built(plain, env) as parts:
+        envs = {name: (spec, its) for name, spec, its in set_envs(asked, env)}
+        for trained, seed in dict.fromkeys((part.trained, part.seed) for part in missing):
+            if trained:
+                place = checkpoint(runs.folders[seed])
+                require_here(config, place)
+                parts.learner.load_state(place)
+            parts.engine.load(parts.learner.publish())
+            for part in missing:
+                if (part.trained, part.seed) == (trained, seed):
+                    tell(telling(runs, part))
+                    actor = make_set_actor(asked, part.evaluation, *envs[part.evaluation], parts.actor)
+                    found[part] = measured(actor, parts.actor, asked.eval.of(part.evaluation), seed).groups
+    return found
+
+
+FIX = "leave out --samples, --tasks and --transfer: then what the runs recorded is taken"
+
+
+def other(runs: Measured) -> dict[str, Any]:
+    """The settings of the evaluation that is transferred to. Raises: ConfigError E021 for an unknown environment."""
+    name = runs.wanted.transfer
+    if not name:
+        return {}
+    if known := runs.config.eval.sets.get(name):
+        return {"env": known.env, "temperature": known.temperature}
+    kind, options = env_of(name)
+    try:
+        env_class(kind, "--transfer")
+    except ConfigError as error:
+        fix = error.fix.replace("env=", "--transfer ")
+        raise ConfigError(error.code, error.what, where=error.where, why=error.why, fix=fix) from error
+    return {"env": {**options, "type": kind}}
+
+
+def telling(runs: Measured, part: Part) -> str:
+    of = {USUAL: "", EXAMPLES: f", {runs.wanted.shots} solved examples", OTHER: f", {runs.wanted.transfer}"}
+    who = f"the policy of {runs.folders[part.seed]}" if part.trained else f"the base model (seed {part.seed})"
+    return f"sampling {runs.samples} replies to {runs.tasks} tasks from {who}{of[part.evaluation]}"
+
+
+def leniently(runs: Measured, groups: Sequence[Group]) -> Callable[[Rollout], bool]:
+    """Whether a wrong reply is right in any usual form of an answer; judged in a worker that can be killed."""
+    if not runs.lenient or runs.named is None or runs.env is None:
+        return lambda rollout: False
+    texts_of = reading(runs.config, runs.env.max_turns)
+    wrong = {
+        (rollout.task.id, rollout.text): (rollout.task, "".join(texts_of(rollout)))
+        for group in groups
+        for rollout in group.rollouts
+        if group.judged and not rollout.verdict.correct
+    }
+    judge, workers = Lenient(runs.named), runs.config.workers
+    memory = workers.memory_mib * 2**20
+    with Pool(judge.verify, 1, seconds=workers.seconds, memory=memory, retries=0) as pool:
+        verdicts = settled(pool, wrong.values(), partial(settle, reward_range=runs.env.reward_range))
+    right = {key for key, verdict in zip(wrong, verdicts, strict=True) if verdict.correct}
+    return lambda rollout: (rollout.task.id, rollout.text) in right

@@ -1,0 +1,1 @@
+"""Models and rollouts as files for other software."""

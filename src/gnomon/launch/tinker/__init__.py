@@ -1,5 +1,0 @@
-"""Routes by which the official Tinker SDK trains and samples on a learner's server."""
-
-from gnomon.launch.tinker.service import TinkerService
-
-__all__ = ["TinkerService"]

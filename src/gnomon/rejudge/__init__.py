@@ -1,0 +1,1 @@
+"""Stored rollouts are judged again."""

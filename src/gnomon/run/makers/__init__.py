@@ -1,0 +1,28 @@
+"""The parts of a run, each made from its settings: the only place that names concrete classes."""
+
+from gnomon.run.makers.actor import make_actor, make_credit
+from gnomon.run.makers.batches import make_batches
+from gnomon.run.makers.engine import engine_facts, make_engine, make_in_flight, measured
+from gnomon.run.makers.learner import make_learner, make_schedule
+from gnomon.run.makers.objective import make_objective
+from gnomon.run.makers.observers import make_observers
+from gnomon.run.makers.order import make_order
+from gnomon.run.makers.tasks import make_tasks
+from gnomon.run.makers.workers import make_workers
+
+__all__ = [
+    "engine_facts",
+    "make_actor",
+    "make_batches",
+    "make_credit",
+    "make_engine",
+    "make_in_flight",
+    "make_learner",
+    "make_objective",
+    "make_observers",
+    "make_order",
+    "make_schedule",
+    "make_tasks",
+    "make_workers",
+    "measured",
+]

@@ -1,0 +1,200 @@
+"""The actor: who replies, which groups are trained on, what of them, and under which limits."""
+
+from __future__ import annotations
+
+from gnomon.config import RunConfig
+from gnomon.engines.base import Engine
+from gnomon.engines.embedded import Embedded
+from gnomon.engines.remote import RemoteEngine
+from gnomon.envs import offers
+from gnomon.envs.base import Env
+from gnomon.envs.workers import EnvWorkers
+from gnomon.errors import ConfigError
+from gnomon.learners.base import Learner
+from gnomon.models.folder import model_folder
+from gnomon.models.past import Past
+from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.objectives import Data, Need, Objective
+from gnomon.rendering import Renderer
+from gnomon.rollout.actor import Actor, Limits, Progress, unseen
+from gnomon.rollout.continuing import Continuing, FailurePrefixes
+from gnomon.rollout.conversation import beginning
+from gnomon.rollout.credit import Crediting
+from gnomon.rollout.demonstrations import Demonstrated, Shown
+from gnomon.rollout.elsewhere import Elsewhere
+from gnomon.rollout.feedback import Asked
+from gnomon.rollout.opponents import Against
+from gnomon.rollout.order import TaskOrder
+from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
+from gnomon.rollout.reward import ByMajority, ByPolicy, ByVerifier, Reward
+from gnomon.rollout.select import All, Candidates, Refill, Selector
+from gnomon.rollout.solutions import SolutionShown
+from gnomon.rollout.speakers import Own, Speakers
+from gnomon.run.makers.engine import probe_bound
+from gnomon.run.makers.policy import make_device, make_policy, make_precision
+from gnomon.run.teacher import require_same_tokens
+from gnomon.types import Sampling
+
+__all__ = ["make_actor", "make_credit"]
+
+
+def make_actor(
+    config: RunConfig,
+    env: Env,
+    row: Objective,
+    engine: Engine,
+    tokenizer: Tokenizer,
+    renderer: Renderer,
+    learner: Learner,
+    *,
+    workers: EnvWorkers,
+    order: TaskOrder | None = None,
+    past: Past | None = None,
+    progress: Progress = unseen,
+) -> Actor:
+    """Args: workers: they play the environment of which `env` may hold only some tasks; order: of the run's tasks;
+    past: earlier weights that the actor which evaluates keeps, for one that samples ahead.
+    """
+    own, shared = Own(engine, renderer, workers.players), {"renderer": renderer, "tokenizer": tokenizer}
+    return Actor(
+        env,
+        tokenizer,
+        engine,
+        group=config.rollout.group,
+        sampling=make_sampling(config),
+        renderer=renderer,
+        workers=workers,
+        limits=make_limits(config),
+        speakers=make_speakers(config, env, row, own, tokenizer, learner, order, past),
+        selector=make_selector(config, env),
+        reward=make_reward(config, env, engine, renderer),
+        relabel=make_relabel(env, row, tokenizer, renderer),
+        greedy=Need.GREEDY in row.asks,
+        place=Elsewhere(engine, shared) if isinstance(engine, RemoteEngine) else None,
+        progress=progress,
+    )
+
+
+def make_speakers(
+    config: RunConfig,
+    env: Env,
+    row: Objective,
+    own: Own,
+    tokenizer: Tokenizer,
+    learner: Learner,
+    order: TaskOrder | None = None,
+    past: Past | None = None,
+) -> Speakers:
+    """Who replies: the policy, and around it what the objective and the settings add.
+
+    Args: past: as of `make_actor`.
+    """
+    found: Speakers = own
+    if isinstance(order, FailurePrefixes):
+        return Continuing(own, order)
+    if row.data is Data.CONDITIONED:
+        offline = round(config.rollout.offline * config.budget.steps)
+        found = Asked(own, base=learner.publish().copied(), offline=offline, praise=offers.praise(env))
+    if isinstance(env, Demonstrated):
+        found = Shown(found, env, own.speaker.engine, tokenizer, players=own.players)
+    if config.players.opponent:
+        ahead = config.rollout.lag if past else 0
+        past = past or make_past(config)
+        engine, renderer = own.speaker.engine, own.speaker.renderer
+        if isinstance(engine, RemoteEngine):
+            opponent: Engine = engine.opponent(fixed=past is None)
+        else:
+            embedded = make_opponent(config, past)
+            embedded.tier, opponent = engine.tier, embedded  # The learner may compute on another machine.
+        found = Against(found, opponent, renderer, players=own.players, past=past, ahead=ahead)
+    return found
+
+
+def make_selector(config: RunConfig, env: Env) -> Selector:
+    """Which groups are trained on."""
+    offered, among = env.tasks("train"), config.rollout.tasks
+    if config.rollout.refill:
+        shared = config.players.baseline == "shared"
+        return Refill(offered=offered, rounds=config.rollout.refill, among=among, shared=shared)
+    if config.rollout.candidates > 1:
+        return Candidates(offered=offered, candidates=config.rollout.candidates, among=among)
+    return All()
+
+
+def make_reward(config: RunConfig, env: Env, engine: Engine, renderer: Renderer) -> Reward:
+    """Who decides the rewards. Raises: ConfigError E117 for a game, whose replies are not answers."""
+    by = config.rollout.judged_by
+    if by == "verifier":
+        return ByVerifier()
+    if offers.players(env) > 1:
+        raise ConfigError(
+            "E117",
+            f"rollout.judged_by={by} cannot be used in a game of several players",
+            where=type(env).__name__,
+            why="a game has a winner and no right answer",
+            fix="rollout.judged_by=verifier",
+        )
+    if by == "majority":
+        return ByMajority()
+    return ByPolicy(
+        engine=engine,
+        begin=beginning(env, renderer),
+        renderer=renderer,
+        sampling=make_sampling(config),
+        judgements=config.rollout.judgements,
+        context=config.rollout.context,
+    )
+
+
+def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Renderer) -> Relabel:
+    """What is trained on in a rollout."""
+    match row.data:
+        case Data.SPLICED:
+            return WithSolution(env, tokenizer)
+        case Data.CONDITIONED:
+            return BehindFeedback(beginning(env, renderer), offers.praise(env))
+        case _:
+            return AsSampled()
+
+
+def make_credit(config: RunConfig, env: Env, row: Objective, renderer: Renderer) -> Crediting:
+    """Credit, with the answers that the reference reads. Raises: ConfigError E037 for an environment without any."""
+    shown = SolutionShown(env, beginning(env, renderer)) if Need.SOLUTION in row.asks else None
+    return Crediting(row, shared=config.players.baseline == "shared", shown=shown)
+
+
+def make_opponent(config: RunConfig, past: Past | None) -> Embedded:
+    """An engine that is never trained. Raises: ConfigError E180."""
+    precision = make_precision(config).alone
+    if past is not None:
+        return Embedded(make_policy(config, precision), bound=probe_bound(config))
+    folder = model_folder(config.players.opponent)
+    require_same_tokens(model_folder(config.policy.path), folder, "its opponent", "a game is stored as tokens")
+    return Embedded(Policy.load(folder, precision, make_device(config.policy.device)))
+
+
+def make_sampling(config: RunConfig) -> Sampling:
+    rollout = config.rollout
+    return Sampling(
+        max_tokens=rollout.max_tokens,
+        temperature=rollout.temperature,
+        stop=tuple(rollout.stop),
+        entropy=rollout.entropy,
+    )
+
+
+def make_limits(config: RunConfig) -> Limits:
+    return Limits(
+        turns=config.rollout.turns or None,
+        context=config.rollout.context,
+        seconds=config.rollout.seconds,
+        failures=config.workers.failures,
+    )
+
+
+def make_past(config: RunConfig) -> Past | None:
+    """Earlier weights of the policy, where it plays against itself."""
+    if config.players.opponent != "past":
+        return None
+    return Past(every=config.players.every, keep=config.players.keep, lag=config.rollout.lag)

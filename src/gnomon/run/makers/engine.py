@@ -1,0 +1,236 @@
+"""The engine that samples, and the measurement of how far it agrees with the learner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from gnomon.config import RunConfig
+from gnomon.engines.base import Engine, Tier, Versioned
+from gnomon.engines.embedded import Embedded
+from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.threaded import Threaded
+from gnomon.engines.tinker import TinkerEngine
+from gnomon.engines.vllm import VLLM
+from gnomon.engines.vllm.engine import WORKER
+from gnomon.envs.base import Env
+from gnomon.errors import ModelError, NumericsError
+from gnomon.keys import Key
+from gnomon.learners.alternating import Alternating
+from gnomon.learners.base import Learner
+from gnomon.learners.local import LocalLearner
+from gnomon.learners.served import ServedLearner
+from gnomon.models.backends import has_experts
+from gnomon.models.folder import model_folder, table
+from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision, require_range
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import LONG_PROBE, PROBE
+from gnomon.rendering import Renderer, joined
+from gnomon.run.loops import finished
+from gnomon.run.makers.policy import attention_of, make_adapter, make_device, make_policy, make_precision
+from gnomon.run.sampled import sampled
+from gnomon.training.evaluate import first
+from gnomon.types import Sampling
+
+__all__ = ["alternating", "engine_facts", "make_engine", "make_in_flight", "measured", "probe_tokens"]
+
+PROBES = 6
+"""Prompts on which sampler and learner are compared before a run."""
+ROWS, TOKENS = 4, 32
+"""Completions of each, and their length, for an engine in another process."""
+DECODED = 72
+"""Longest completion for an engine in this process; shorter if the replies of the run are shorter."""
+ROUNDING = {torch.float32: 0.05}
+"""Largest difference in log-probability that rounding can explain, by dtype."""
+LOADED = {torch.float32: 1e-3}
+"""The same for the few tokens of the probe after each load: smaller, so that an old layer is seen."""
+COARSE = 0.5
+"""The same for every other dtype."""
+
+
+def make_engine(config: RunConfig, learner: Learner | None = None) -> Embedded | VLLM | TinkerEngine:
+    """An engine with a policy of its own.
+
+    Args: learner: whose frozen weights the engine may hold too.
+    Raises: ModelError E306, E326.
+    """
+    tokenizer = Tokenizer(model_folder(config.policy.path))
+    if not tokenizer.encode("0"):
+        raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(tokenizer.folder))
+    if config.engine.type == "tinker":
+        return TinkerEngine(tokenizer, COARSE)
+    where = "policy.dtype" if config.engine.dtype == "policy" else "engine.dtype"
+    require_range(table(tokenizer.folder / "config.json").get("model_type", ""), engine_dtype(config), where)
+    return make_vllm(config) if config.engine.type == "vllm" else make_embedded(config, learner)
+
+
+def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded:
+    """An engine in this process, whose adapter adds noise until it loads weights.
+
+    Beside a learner in this process that trains an adapter, the frozen weights are in memory once.
+    """
+    bound, rounds = probe_bound(config), numbers_differ(config)
+    if policy := beside(config, learner):
+        return Embedded(policy, bound=bound)
+    engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
+    precision = Precision.only(getattr(torch, engine_dtype(config)))
+    device = "" if engine.device == "policy" else engine.device
+    policy = make_policy(config, precision, blank=False, device=device)
+    return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=bound, rounds=rounds)
+
+
+def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
+    """A policy with the frozen weights of a learner that has the model and the adapter of the settings; else None."""
+    adapter = make_adapter(config, blank=False)
+    if adapter is None or numbers_differ(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
+        return None
+    policy, folder, blank = learner.policy, model_folder(config.policy.path), replace(adapter, blank=True)
+    wanted = (folder, make_precision(config), make_device(config.policy.device).type, blank)
+    has = (policy.folder, policy.precision, policy.device.type, learner.policy.adapter.adapter)
+    return policy.twin(adapter) if has == wanted else None
+
+
+def probe_bound(config: RunConfig) -> float:
+    """Largest difference of a probe between the learner and an engine of Gnomon's own. Two attentions differ by as much
+    as the dtype rounds; in float32 by so little that an old layer is still seen."""
+    coarse = config.policy.dtype != "float32" and attention_of(config) == "flex"
+    return COARSE if coarse or numbers_differ(config) else LOADED[torch.float32]
+
+
+def probe_tokens(config: RunConfig) -> int:
+    """Number of tokens of the probe; more where the engine's log-probabilities are not the learner's in every bit."""
+    if config.engine.type == "embedded" and not apart(config):
+        return PROBE
+    return min(LONG_PROBE, max(2, config.rollout.context - 1))
+
+
+def engine_dtype(config: RunConfig) -> str:
+    return config.policy.dtype if config.engine.dtype == "policy" else config.engine.dtype
+
+
+def apart(config: RunConfig) -> bool:
+    """Whether the settings have an engine compute otherwise than the learner does."""
+    return numbers_differ(config) or attention_of(config) == "flex"
+
+
+def numbers_differ(config: RunConfig) -> bool:
+    """Whether an engine has another dtype than the learner, rounded weights, or another device."""
+    engine, learner = config.engine, config.policy
+    if engine_dtype(config) != learner.dtype or engine.round_weights != "no":
+        return True
+    return engine.device != "policy" and make_device(engine.device, "engine.device") != make_device(learner.device)
+
+
+def make_vllm(config: RunConfig) -> VLLM:
+    """vLLM with the model, dtype and context of the run; its worker starts with the first load."""
+    folder, engine = model_folder(config.policy.path), config.engine
+    positions = table(folder / "config.json").get("max_position_embeddings")
+    arguments = {
+        "dtype": engine_dtype(config),
+        "max_model_len": min(config.rollout.context, positions or config.rollout.context),
+        **({"kv_cache_memory_bytes": round(engine.cache_gib * 2**30)} if engine.cache_gib else {}),
+        **({"tensor_parallel_size": len(engine.gpus)} if len(engine.gpus) > 1 else {}),
+        **engine.arguments,
+    }
+    return VLLM(
+        folder,
+        (engine.python, str(WORKER)),
+        arguments=arguments,
+        adapter=make_adapter(config, blank=False),
+        bound=COARSE if numbers_differ(config) else LOADED.get(getattr(torch, config.policy.dtype), COARSE),
+        patience=engine.seconds,
+        restarts=engine.restarts,
+        threads=config.threads,
+        batch_invariant=engine.batch_invariant,
+        head=config.policy.dtype,
+        sleeps=engine.sleep,
+        gpus=engine.gpus,
+    )
+
+
+def alternating(learner: Learner, engine: Engine) -> Learner:
+    """The learner; an engine that can sleep does so while the learner computes."""
+    return Alternating(learner, engine.sleep) if isinstance(engine, VLLM) and engine.sleeps else learner
+
+
+def make_in_flight(engine: Engine) -> Engine:
+    """The engine, so that it loads weights while it samples. Its tier is `measured`, since the clock decides when."""
+    if isinstance(engine, RemoteEngine):
+        engine.in_flight, engine.tier = True, Tier.MEASURED
+    return Threaded(engine) if isinstance(engine, Embedded | VLLM) else engine
+
+
+def engine_facts(engine: Engine) -> dict[str, Any]:
+    """For a manifest: the versions of an engine that has an environment of its own."""
+    return {"engine": dict(engine.versions)} if isinstance(engine, Versioned) and engine.versions else {}
+
+
+def measured(
+    engine: Embedded | VLLM | TinkerEngine | RemoteEngine,
+    learner: Learner,
+    renderer: Renderer,
+    env: Env,
+    config: RunConfig,
+) -> float:
+    """The largest difference between a sampled and a scored log-probability, in nats; it decides the engine's tier.
+
+    It is not repeated when the difference is not zero: a second measurement that finds nothing does not undo the first.
+    Raises: NumericsError E204, when the difference is more than rounding.
+    """
+    prompts = probe_prompts(renderer, env, config.rollout.context)
+    model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else config.policy.path
+    if isinstance(engine, Embedded) and not apart(config):
+        one = 1 in (env.max_turns, config.rollout.turns) and not config.eval.sets
+        reach = max(map(len, prompts)) + config.rollout.max_tokens if one else config.rollout.context
+        mismatch = engine.measure(prompts, tokens=min(DECODED, config.rollout.max_tokens), reach=reach)
+        if isinstance(learner, ServedLearner):  # Another machine may have other kernels.
+            engine.tier = Tier.MEASURED
+            mismatch = max(mismatch, by_the_learner(engine, learner, prompts, config))
+        engine.tier = tier_of(mismatch, config)
+    else:
+        if not isinstance(engine, VLLM):
+            engine.tier = Tier.MEASURED
+        mismatch = by_the_learner(engine, learner, prompts, config)
+        if isinstance(engine, RemoteEngine) and config.engine.type == "vllm":
+            finished(engine.ask_versions())
+        elif isinstance(engine, RemoteEngine) and not apart(config):
+            mismatch = max(mismatch, finished(engine.measure(prompts)))
+            engine.tier = tier_of(mismatch, config)
+    bound = (
+        COARSE
+        if numbers_differ(config) or isinstance(engine, TinkerEngine)
+        else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
+    )
+    if not mismatch <= bound:
+        raise NumericsError(
+            "E204",
+            f"log-probabilities of decoding and scoring differ by {mismatch:.2g}",
+            where=f"{model} in {engine_dtype(config)}",
+            why=f"more than {bound} is not a rounding error: a layer mixes tokens in a way the engine does not support",
+            fix="use a model whose layers are attention and feed-forward only",
+        )
+    return mismatch
+
+
+def probe_prompts(renderer: Renderer, env: Env, context: int) -> list[tuple[int, ...]]:
+    """The first prompts that leave room for a reply; of the first few, if there are none, the beginnings."""
+    some = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES * PROBES)]
+    fitting = [prompt for prompt in some if len(prompt) < context]
+    return (fitting or [prompt[: context - 1] for prompt in some])[:PROBES]
+
+
+def tier_of(mismatch: float, config: RunConfig) -> Tier:
+    """A model with experts is never exact: by rounding, their rows depend on others, which few prompts may not show."""
+    known = table(model_folder(config.policy.path) / "config.json")
+    return Tier.MEASURED if mismatch or has_experts(known) else Tier.EXACT
+
+
+def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:
+    """The largest difference over a few completions of the learner's present weights."""
+    engine.load(learner.publish())
+    sampling = Sampling(max_tokens=min(TOKENS, config.rollout.max_tokens), temperature=config.rollout.temperature)
+    stats = sampled(engine, learner, prompts * ROWS, sampling, Key(config.seed).at("mismatch"))
+    return stats["logp_mismatch"].value

@@ -1,0 +1,31 @@
+"""The learner on the Tinker service."""
+
+from __future__ import annotations
+
+from gnomon.config import RunConfig
+from gnomon.config.tinker import TINKER
+from gnomon.errors import ConfigError
+from gnomon.learners.tinker import TinkerLearner
+from gnomon.models.folder import model_folder, table
+from gnomon.objectives import Objective
+from gnomon.run.makers.learner import make_adam
+
+__all__ = ["make_tinker_learner"]
+
+
+def make_tinker_learner(config: RunConfig, row: Objective) -> TinkerLearner:
+    """Raises: ConfigError E048 without a key, or for a row that trains on observations; ResourceError E505 without the
+    SDK, E508 where the service refuses."""
+    if row.observation:
+        what, why = (
+            f"{row.name} cannot be trained on the Tinker service",
+            "training on observations there is not implemented",
+        )
+        raise ConfigError("E048", what, where="objective.type", why=why, fix="objective=grpo")
+    return TinkerLearner(
+        config.learner.removeprefix(TINKER),
+        rank=config.policy.lora.rank,
+        seed=config.seed,
+        optimizer=make_adam(config),
+        vocabulary=int(table(model_folder(config.policy.path) / "config.json")["vocab_size"]),
+    )

@@ -1,0 +1,63 @@
+"""The audit before a run: what it finds stops the run, or is shown and kept in the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gnomon.audit import Finding, Severity, preflight
+from gnomon.config import RunConfig, word_of
+from gnomon.envs.base import Env
+from gnomon.envs.blame import quoted
+from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.run.display import Teller
+from gnomon.run.objects import OBJECT
+from gnomon.run.trial import defined
+
+__all__ = ["audited"]
+
+BROKEN = (
+    *("failure.raised", "failure.no_verdict", "failure.not_finite", "failure.out_of_range", "failure.no_end"),
+    "availability.always_exceeded",
+)
+"""Findings that are errors of the code: whatever else was found follows from them, and none is a matter of opinion."""
+
+
+FEWEST, MOST = 16, 40
+"""Tasks of the audit: as many as the run draws, between these bounds, so that a short run has a short audit."""
+
+
+def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
+    """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
+    drawn = config.budget.steps * config.rollout.prompts
+    report = preflight(
+        env, acknowledge=config.audit.acknowledge, tasks=min(max(FEWEST, drawn), MOST),
+        max_tokens=config.rollout.max_tokens,
+    )  # fmt: skip
+    if report.blocking:
+        broken = [finding for finding in report.blocking if finding.rule in BROKEN]
+        rules = [finding.rule for finding in report.blocking]
+        refusals = [refused(finding, config.env.type, env, rules) for finding in broken or report.blocking]
+        raise ConfigErrors([with_code(refusals[0], report.repair), *refusals[1:]] if report.repair else refusals)
+    for finding in report.findings:
+        if finding.severity is Severity.WARNING:
+            teller.message(f"Audit: {finding.rule}: {finding.what}")
+    return report.receipt()
+
+
+def with_code(error: ConfigError, code: str) -> ConfigError:
+    """The error with a reward that does not have these faults, before its own fix."""
+    lines = "\n".join(f"      {line}".rstrip() for line in code.splitlines())
+    return ConfigError(
+        error.code, error.what, where=error.where, why=error.why, fix=f"use this reward:\n{lines}\n   or: {error.fix}"
+    )
+
+
+def refused(finding: Finding, name: str, env: Env, rules: Sequence[str]) -> ConfigError:
+    """A finding that stops a run, as an error; one that may be meant says how to accept all of them."""
+    accept = f"gnomon audit {name} shows it; {word_of('audit.acknowledge', rules)} accepts it"
+    if name.startswith(OBJECT):
+        accept = f"audit={{'acknowledge': {list(rules)}}} in the call accepts it"
+    where = quoted(finding.where) or (defined(env) if name.startswith(OBJECT) else name)
+    fix = finding.fix if finding.rule in BROKEN else accept
+    return ConfigError("E124", f"{finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)

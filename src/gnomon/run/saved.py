@@ -1,0 +1,91 @@
+"""The model that a name stands for: a checkpoint of a run, with its base where an adapter was trained, or a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config.tinker import TINKER
+from gnomon.errors import RunError
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
+from gnomon.run.makers.policy import make_policy
+from gnomon.run.manifest import hashes
+from gnomon.run.subject import split_step
+from gnomon.store import RunReader
+from gnomon.store.checkpoints import examine, stored
+from gnomon.store.layout import RECIPE
+
+__all__ = ["checkpoint", "require_base", "require_here", "saved_policy", "trained_policy"]
+
+
+def saved_policy(name: str, precision: Precision) -> Policy:
+    """The policy of `RUN`, `RUN:STEP` or a model folder.
+
+    Raises: RunError E185 when the run has no verified checkpoint there, E186 when its base model has changed;
+        ModelError E301 when the folder holds no model.
+    """
+    folder, step = split_step(name)
+    if not (folder / RECIPE).is_file():
+        return Policy.load(model_folder(name), precision)
+    with RunReader(folder) as reader:
+        config, _ = resolve([recorded(folder / RECIPE)])
+        return trained_policy(reader, config, checkpoint(folder, step), precision)
+
+
+def trained_policy(reader: RunReader, config: RunConfig, place: Path, precision: Precision) -> Policy:
+    """The policy of a run's checkpoint: its model folder, or the run's base model with its adapter.
+
+    Raises: RunError E185 for weights that are not on this machine, E186.
+    """
+    require_here(config, place)
+    if not config.policy.lora.rank:
+        return Policy.load(place, precision)
+    require_base(reader, config)
+    policy = make_policy(config, precision)
+    policy.restore(place)
+    return policy
+
+
+def require_here(config: RunConfig, place: Path) -> None:
+    """Raises: RunError E185 for weights that are not on this machine."""
+    if config.learner.startswith(TINKER):
+        raise RunError(
+            "E185",
+            "the weights of the checkpoint are on the Tinker service",
+            where=str(place),
+            why="tinker.json of the checkpoint has their name and nothing more",
+            fix="download them with the SDK of Tinker",
+        )
+
+
+def require_base(reader: RunReader, config: RunConfig) -> None:
+    """Raises: RunError E186 when the model that a run began with has changed."""
+    base = model_folder(config.policy.path)
+    if hashes(base) != reader.genesis["policy"]:
+        raise RunError(
+            "E186",
+            "the base model has changed since the run began",
+            where=str(base),
+            why="what the run trained and recorded belongs to the weights that it began with",
+            fix="put the files back that the model folder had then",
+        )
+
+
+def checkpoint(folder: Path, step: int | None = None) -> Path:
+    """The newest checkpoint of a run that verifies, or the one of a step. Raises: RunError E185."""
+    with RunReader(folder) as reader:
+        run = reader.uuid
+    found = stored(folder)
+    for path in found:
+        if step in (None, int(path.name)) and not examine(path, run):
+            return path
+    there = ", ".join(str(int(path.name)) for path in reversed(found)) or "none"
+    raise RunError(
+        "E185",
+        f"the run has no verified checkpoint{'' if step is None else f' of step {step}'}",
+        where=str(folder),
+        why=f"checkpoints exist for these steps: {there}",
+        fix="in a new run, save.keep=99 keeps the last 99 checkpoints",
+    )

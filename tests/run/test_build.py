@@ -1,0 +1,39 @@
+"""What has been started is ended again if a later part of a run cannot be made."""
+
+from __future__ import annotations
+
+import pytest
+
+import gnomon.run.local as local
+from gnomon.config import overrides, resolve
+from gnomon.engines.embedded import Embedded
+from gnomon.run.local import build
+from gnomon.run.passed import Passed
+from gnomon.workers.pool import Pool
+
+
+@pytest.mark.parametrize(
+    "broken", ["make_workers", "make_order", "make_actor", "make_batches", "make_credit", "make_sets"]
+)
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_engine_and_workers_are_closed_if_a_later_part_fails(monkeypatch, broken, in_flight) -> None:
+    """Each once, for every part that is made after them."""
+    closed: list[str] = []
+    monkeypatch.setattr(Embedded, "close", lambda self: closed.append("engine"))
+    whole = Pool.close
+    monkeypatch.setattr(Pool, "close", lambda self: closed.append("workers") or whole(self))
+    monkeypatch.setattr(local, broken, lambda *_, **__: 1 / 0)
+    words = ["env=char_count", *(["rollout.lag=1", "rollout.in_flight=true"] if in_flight else [])]
+    with pytest.raises(ZeroDivisionError):
+        build(resolve([overrides(words)])[0])
+    assert closed == (["engine"] if broken == "make_workers" else ["workers", "engine"])
+
+
+def test_an_engine_that_was_passed_stays_open(monkeypatch) -> None:
+    config = resolve([overrides(["env=char_count"])])[0]
+    parts = build(config)
+    monkeypatch.setattr(Embedded, "close", lambda self: pytest.fail("closed"))
+    monkeypatch.setattr(local, "make_order", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        build(config, passed=Passed(engine=parts.engine, learner=parts.learner))
+    parts.actor.workers.close()
