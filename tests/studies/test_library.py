@@ -15,7 +15,7 @@ from gnomon.studies.design import numbers_of, sha256
 from gnomon.studies.listing import NOT_RUN, RESULTS, by_chance, entry, library, listed, listed_text, publish
 from gnomon.studies.outcome import outcome
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/lab"
 NOWHERE = Path("/nonexistent")
 SLOW = {"batch-mates", "bombs", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions"}
 SLOW |= {"fresh-install", "minimal-recipe", "one-file-task", "one-script", "one-task-through-time"}
@@ -80,9 +80,11 @@ def writer() -> ModuleType:
 def test_the_committed_pages_are_what_the_results_say(writer: ModuleType) -> None:
     written = writer.pages()
     there = {f"studies/{page.name}" for page in (DOCS / "studies").glob("*.md")}
-    assert there | {"study-results.md", "claims.md", "questions.md"} == set(written), "run python docs/study_pages.py"
+    assert there | {"study-results.md", "claims.md", "questions.md"} == set(written), (
+        "run python docs/lab/study_pages.py"
+    )
     old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
-    assert not old, f"out of date, run python docs/study_pages.py: {old}"
+    assert not old, f"out of date, run python docs/lab/study_pages.py: {old}"
 
 
 def test_every_open_question_has_a_study_and_says_what_it_cannot_show(writer: ModuleType) -> None:
