@@ -39,8 +39,8 @@ CLAIMS = """\
 What papers, documentation and guides say about reinforcement learning of language models, and the studies that test it
 here, with the [tiny policy](base.md) or by calculation. PASS means that every pass line of the study was met, FAIL that
 one was not, INCONCLUSIVE that these seeds cannot decide. A FAIL means that the claim was not found here. It does not
-refute a result with another model. `docs/lab/claims.toml` lists the claims. `python docs/lab/study_pages.py` writes this
-page from it and from the [results](study-results.md).
+refute a result with another model. `docs/lab/claims.toml` lists the claims. `python docs/lab/study_pages.py` writes
+this page from it and from the [results](study-results.md).
 
 {counts}
 
