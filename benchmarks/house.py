@@ -64,6 +64,10 @@ PLACES = re.compile(
     r"isinstance\([^()]*(?:Engine|Learner|Sampler)\b|\b(?:learner|engine\.type|launch\.type) (?:==|!=|in|not in) "
 )
 """A test on a concrete engine or learner, or on the text of the setting that chooses one."""
+BY_SCRIPT = re.compile(
+    r"(reference|reference-curves|mistakes|gallery|objective-names|objectives|reasoning-gym-trust)\.md|objectives/"
+)
+"""Pages of docs/ that a script writes."""
 
 
 def trees() -> dict[str, ast.Module]:
@@ -159,6 +163,18 @@ def prompt_files() -> list[str]:
     return sorted(str(Path(file).relative_to(SOURCE)) for file in files if file.startswith(str(SOURCE)))
 
 
+def words_of_docs() -> dict[str, list[int]]:
+    """Pages and words: the core's that people write, those that scripts write, and the laboratory's."""
+    result = {"written by hand": [0, 0], "written by scripts": [0, 0], "laboratory": [0, 0]}
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        by_script = "written by scripts" if BY_SCRIPT.match(name) else "written by hand"
+        counts = result["laboratory" if name.startswith("lab/") else by_script]
+        counts[0] += 1
+        counts[1] += len(page.read_text(encoding="utf-8").split())
+    return result
+
+
 def measure() -> dict[str, Any]:
     import gnomon
     from gnomon.config import Source, leaves, resolve
@@ -178,7 +194,6 @@ def measure() -> dict[str, Any]:
         if isinstance(node, ast.Name | ast.arg)
     )
     places = [(file, line) for file, text in texts.items() for line in text.splitlines() if PLACES.search(line)]
-    pages = sorted((ROOT / "docs").rglob("*.md"))
     run = prompt_files()
     return {
         "lines": sum(lines for lines, _ in packages.values()),
@@ -202,8 +217,7 @@ def measure() -> dict[str, Any]:
             )
             for name in SETTINGS
         },
-        "pages of docs": len(pages),
-        "words of docs": sum(len(page.read_text(encoding="utf-8").split()) for page in pages),
+        "pages and words of docs": words_of_docs(),
         "packages": {name: packages[name] for name in sorted(packages, key=lambda name: -packages[name][0])},
     }
 

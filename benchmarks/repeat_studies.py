@@ -6,7 +6,7 @@
 
 A clone holds the last commit. In each one, `gnomon study NAME` runs every study from its first run. `result.json`,
 `page.md` and the plots are compared with those that ship, and with those of the first clone. What the shipped files
-need to be equal is in docs/studies.md. Exits with 1 where a file differs.
+need to be equal is in docs/lab/studies.md. Exits with 1 where a file differs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def shipped(name: str) -> Files | None:
         return None
     result = json.loads(path.read_text())
     del result["date"]
-    plots = sorted((ROOT / "docs" / "studies").glob(f"{name}-[0-9]*.svg"))
+    plots = sorted((ROOT / "docs" / "lab" / "studies").glob(f"{name}-[0-9]*.svg"))
     return {
         "result.json": (json.dumps(result, indent=2, sort_keys=True) + "\n").encode(),
         "page.md": page_text(load(source_of(name)), result).encode(),

@@ -1,6 +1,6 @@
 """How Sphinx makes the site of these pages: `make docs`. No page loads anything from another host.
 
-The pages are plain Markdown. `index.md` lists them under four headings, and these lists become the navigation.
+The pages are plain Markdown. `index.md` lists them under headings, and these lists become the navigation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def navigation(app: Sphinx, name: str, source: list[str]) -> None:
     if name == "index":
         head, *parts = re.split(r"^(?=## )", source[0], flags=re.M)
         source[0] = head + "".join(part + listed(part) for part in parts)
-    elif name.startswith(("objectives/", "studies/")):
+    elif name.startswith(("objectives/", "lab/studies/")):
         source[0] = f"---\norphan: true\n---\n{source[0]}"
 
 

@@ -60,7 +60,7 @@ ELSEWHERE = {
     "view": "serves until it is interrupted",
     "serve": "serves until it is interrupted",
     "serve-learner": "serves until it is interrupted",
-    "predict": "needs a registered prediction; the blocks of docs/predict.md run it",
+    "predict": "needs a registered prediction; the blocks of docs/lab/predict.md run it",
     "study": "the command of a study is that of scaling",
     "ablate": "as scaling",
     "base": "trains for minutes",

@@ -20,7 +20,9 @@ from gnomon.models.folder import SHIPPED
 from gnomon.run.subject import layers
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+DOCS = ROOT / "docs"
+WRITTEN = [page for folder in (DOCS, DOCS / "lab", DOCS / "results") for page in sorted(folder.glob("*.md"))]
+PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 CHORES = ROOT / "docs/chores.md"
 """Its blocks build on each other."""
 

@@ -59,12 +59,13 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     for style in tmp_path.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", style.read_text("utf-8")), style
     index = (tmp_path / "index.html").read_text("utf-8")
-    assert re.findall(r'caption-text">([^<]+)', index) == ["Start", "How-to", "Reference", "Explanation"]
+    assert re.findall(r'caption-text">([^<]+)', index) == ["Start", "How-to", "Reference", "Explanation", "Laboratory"]
 
 
 def test_the_index_lists_every_page_once():
     listed = re.findall(r"^- \[.+?\]\((.+?)\)", (DOCS / "index.md").read_text("utf-8"), re.M)
-    pages = {page.relative_to(DOCS).as_posix() for page in (*DOCS.glob("*.md"), *DOCS.glob("notebooks/*.ipynb"))}
+    written = [page for kind in ("*.md", "lab/*.md", "results/*.md", "notebooks/*.ipynb") for page in DOCS.glob(kind)]
+    pages = {page.relative_to(DOCS).as_posix() for page in written}
     assert sorted(listed) == sorted(pages - {"index.md"})
 
 

@@ -16,7 +16,7 @@ from gnomon_lab.studies.listing import NOT_RUN, RESULTS, by_chance, entry, libra
 from gnomon_lab.studies.moves import is_registered
 from gnomon_lab.studies.outcome import outcome
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/lab"
 NOWHERE = Path("/nonexistent")
 SLOW = {"batch-mates", "bombs", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions"}
 SLOW |= {"fresh-install", "minimal-recipe", "one-file-task", "one-script", "one-task-through-time"}
@@ -35,7 +35,7 @@ def test_a_result_that_ships_is_of_the_file_that_ships() -> None:
 
 def test_a_registered_file_may_have_moved_imports_and_no_other_change(tmp_path: Path) -> None:
     path = tmp_path / "study.py"
-    path.write_text("from gnomon.launch.find import make_env\n")
+    path.write_text("from gnomon.run.find import make_env\n")
     registered = sha256(path)
     path.write_text("from gnomon.run.find import make_env\n")
     assert sha256(path) != registered and is_registered(path, registered)
@@ -89,9 +89,11 @@ def writer() -> ModuleType:
 def test_the_committed_pages_are_what_the_results_say(writer: ModuleType) -> None:
     written = writer.pages()
     there = {f"studies/{page.name}" for page in (DOCS / "studies").glob("*.md")}
-    assert there | {"study-results.md", "claims.md", "questions.md"} == set(written), "run python docs/study_pages.py"
+    assert there | {"study-results.md", "claims.md", "questions.md"} == set(written), (
+        "run python docs/lab/study_pages.py"
+    )
     old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
-    assert not old, f"out of date, run python docs/study_pages.py: {old}"
+    assert not old, f"out of date, run python docs/lab/study_pages.py: {old}"
 
 
 def test_every_open_question_has_a_study_and_says_what_it_cannot_show(writer: ModuleType) -> None:

@@ -17,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Train the built-in base policy.")
 @app.command("build")
 def build(
     folder: Annotated[Path, typer.Argument(help="Folder for the model.")],
-    of: Annotated[str, typer.Option(help="Name of its recipe, as in docs/base.md.")] = "tiny",
+    of: Annotated[str, typer.Option(help="Name of its recipe, as in docs/lab/base.md.")] = "tiny",
     steps: Annotated[int | None, typer.Option(help="Number of steps, for a short trial.")] = None,
 ) -> None:
     """Train a base policy from scratch on synthetic calculations (the built-in one: about an hour on two cores)."""

@@ -14,16 +14,16 @@ from gnomon_lab.studies.design import sha256, sha256_of
 __all__ = ["is_registered", "registered_sha256"]
 
 MOVES = {
-    "gnomon.comparison.measures": "gnomon.studies.measures",
-    "gnomon.envs.scaffold": "gnomon.launch.scaffold",
-    "gnomon.export.model": "gnomon.launch.export",
-    "gnomon.rejudge.replay": "gnomon.launch.replay",
-    "gnomon.run.find": "gnomon.launch.find",
-    "gnomon_lab.predictions": "gnomon.predictions",
-    "gnomon_lab.probes": "gnomon.probes",
-    "gnomon_lab.strategy": "gnomon.launch.strategy",
-    "gnomon_lab.studies": "gnomon.studies",
-    "gnomon_lab.tiny_policy": "gnomon.tiny_policy",
+    "gnomon.comparison.measures": "gnomon.comparison.measures",
+    "gnomon.envs.scaffold": "gnomon.envs.scaffold",
+    "gnomon.export.model": "gnomon.export.model",
+    "gnomon.rejudge.replay": "gnomon.rejudge.replay",
+    "gnomon.run.find": "gnomon.run.find",
+    "gnomon_lab.predictions": "gnomon_lab.predictions",
+    "gnomon_lab.probes": "gnomon_lab.probes",
+    "gnomon_lab.strategy": "gnomon_lab.strategy",
+    "gnomon_lab.studies": "gnomon_lab.studies",
+    "gnomon_lab.tiny_policy": "gnomon_lab.tiny_policy",
 }
 """The present name of a module, and the one at registration."""
 NAMES = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, MOVES))})(?!\w)")

@@ -1,7 +1,7 @@
 """Write the pages on the studies that ship, from what came out of them: one each, an index, the claims, the questions.
 
-    python docs/study_pages.py           # docs/study-results.md, docs/claims.md, docs/questions.md and docs/studies/*
-    python docs/study_pages.py studies   # first take over the studies that were finished in this folder
+    python docs/lab/study_pages.py           # study-results.md, claims.md, questions.md and studies/*, here
+    python docs/lab/study_pages.py studies   # first take over the studies that were finished in this folder
 
 A test holds the committed pages to what this writes.
 """
@@ -25,7 +25,7 @@ INDEX = """\
 Each row is a study: one file in `lab/src/gnomon_lab/studies/library`, which one command runs. The file is registered
 before the first run, and fixed rules derive the verdict from its pass lines ([how](studies.md)). FAIL means that a
 pass line was not met. INCONCLUSIVE means that these seeds cannot decide the question. Studies with these verdicts stay on the
-list. `python docs/study_pages.py` writes this page and the pages that it links to.
+list. `python docs/lab/study_pages.py` writes this page and the pages that it links to.
 
 {by_chance}
 
@@ -39,8 +39,8 @@ CLAIMS = """\
 What papers, documentation and guides say about reinforcement learning of language models, and the studies that test it
 here, with the [tiny policy](base.md) or by calculation. PASS means that every pass line of the study was met, FAIL that
 one was not, INCONCLUSIVE that these seeds cannot decide. A FAIL means that the claim was not found here. It does not
-refute a result with another model. `docs/claims.toml` lists the claims, and `python docs/study_pages.py` writes this
-page from it and from the [results](study-results.md).
+refute a result with another model. `docs/lab/claims.toml` lists the claims. `python docs/lab/study_pages.py` writes
+this page from it and from the [results](study-results.md).
 
 {counts}
 
@@ -54,7 +54,7 @@ QUESTIONS = """\
 Questions of people who train language models by reinforcement learning, and the studies that put them to a small model.
 Most studies train the [tiny policy](base.md), which has 0.82 million weights and was pretrained on calculations and
 letters. An effect that is found there may be absent in a large model, and the reverse. The last column names the most
-important limits. `docs/questions.toml` lists the questions, and `python docs/study_pages.py` writes this page.
+important limits. `docs/lab/questions.toml` lists the questions, and `python docs/lab/study_pages.py` writes this page.
 
 {counts}
 
@@ -65,7 +65,7 @@ important limits. `docs/questions.toml` lists the questions, and `python docs/st
 
 
 def pages() -> dict[str, str]:
-    """The text of every page, by its path below `docs`."""
+    """The text of every page, by its path below `docs/lab`."""
     rows = listed(NOWHERE)
     table = "\n".join(map(line, rows))
     index = INDEX.format(by_chance=by_chance(rows), rows=table)
