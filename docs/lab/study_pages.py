@@ -24,8 +24,8 @@ INDEX = """\
 
 Each row is a study: one file in `lab/src/gnomon_lab/studies/library`, which one command runs. The file is registered
 before the first run, and fixed rules derive the verdict from its pass lines ([how](studies.md)). FAIL means that a
-pass line was not met. INCONCLUSIVE means that these seeds cannot decide the question. Studies with these verdicts stay on the
-list. `python docs/lab/study_pages.py` writes this page and the pages that it links to.
+pass line was not met. INCONCLUSIVE means that these seeds cannot decide the question. Studies with these verdicts stay
+on the list. `python docs/lab/study_pages.py` writes this page and the pages that it links to.
 
 {by_chance}
 
