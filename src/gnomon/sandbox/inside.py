@@ -6,17 +6,21 @@ socket closes. As it is the first process of its namespace, all others end with 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import select
 import signal
 import site
 import socket
+import stat
 import sys
+import tarfile
 from typing import Any
 
 from gnomon.sandbox import confine
@@ -31,6 +35,8 @@ TIOCSCTTY = 0x540E
 DESCRIPTORS = 256
 STDIN = ".stdin"
 """File of a program's standard input in the working folder, to which /dev/stdin leads."""
+FILES_KEPT = 1000
+"""Largest number of files in the archive of a working folder."""
 PROCESSORS = 2
 """Number of processors that a job counts on every host, so that it starts no more processes than it may have."""
 
@@ -185,6 +191,14 @@ def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any]
     if plan["pty"]:
         near, far = os.openpty()
         handles.append(near)
+    if plan["port"]:
+        listener = socket.create_server(("127.0.0.1", plan["port"]), backlog=128)
+        handles.append(listener.fileno())
+    for name, text in plan["files"].items():
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        with open(name, "wb") as file:
+            file.write(base64.b64decode(text))
+        os.utime(name, (0, 0))
     child = os.fork()
     if child == 0:
         try:
@@ -206,21 +220,60 @@ def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any]
     if plan["pty"]:
         os.close(near)
         os.close(far)
+    if plan["port"]:
+        listener.close()
     nothing = os.open(os.devnull, os.O_RDWR)
     for place in (0, 1, 2):
         os.dup2(nothing, place)  # This process must not keep the pipes of the program open.
-    watch(control, child, plan["wall"])
+    watch(control, child, plan["wall"], plan["kept"])
 
 
-def watch(control: socket.socket, child: int, wall: float) -> None:
-    """Reap processes until the child ends, the socket closes or the time is over; then report the child's status."""
+def watch(control: socket.socket, child: int, wall: float, kept: int) -> None:
+    """Reap processes until the child ends, the socket closes or the time is over; then report the child's status.
+
+    Args: kept: bytes of the working folder that are reported too, as an archive.
+    """
     handle = os.pidfd_open(child)
     line: dict[str, int | None] = {"ended": None}
-    if handle in wait_for(handle, control, wall):
+    ready = wait_for(handle, control, wall)
+    if handle in ready:
         line = {"ended": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
+    folder = b""
+    if kept and control.fileno() not in ready:
+        # The first process of a namespace can end all others, which then change nothing more.
+        with contextlib.suppress(OSError):
+            os.kill(-1, signal.SIGKILL)
+        folder = archive(kept)
+        line["folder"] = len(folder)
     with contextlib.suppress(OSError):
-        control.sendall(pack(line))
+        control.sendall(pack(line) + folder)
     os._exit(0)
+
+
+def archive(most: int) -> bytes:
+    """The regular files of the working folder that fit into so many bytes, in the order of their names."""
+    found = io.BytesIO()
+    with tarfile.open(fileobj=found, mode="w") as tar:
+        for path in sorted(paths(".", FILES_KEPT)):
+            with contextlib.suppress(OSError):
+                if found.tell() + os.lstat(path).st_size <= most:
+                    tar.add(path, recursive=False)
+    return found.getvalue()
+
+
+def paths(folder: str, most: int) -> list[str]:
+    """Up to so many regular files below a folder, as paths relative to it. Links are not followed."""
+    found: list[str] = []
+    for above, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(above, name), folder)
+            with contextlib.suppress(OSError):
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    found.append(path)
+            if len(found) == most:
+                return found
+    return found
 
 
 def pack(message: dict[str, Any]) -> bytes:

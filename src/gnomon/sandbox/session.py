@@ -8,17 +8,20 @@ with RawSession(("python3", "-i"), pty=True) as session:
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import select
 import socket
 import struct
 import subprocess
+import tarfile
 import termios
 import time
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from gnomon.errors import ResourceError
@@ -33,6 +36,8 @@ __all__ = ["RawSession"]
 
 DEFAULT = Limits(cpu_seconds=60.0, wall_seconds=3600.0, memory_bytes=2**30, processes=64, file_bytes=2**26)
 PIECE = 2**16
+SENDING = 10.0
+"""Seconds that the archive of a working folder may take."""
 
 
 class RawSession:
@@ -48,6 +53,9 @@ class RawSession:
         size: rows and columns of the terminal.
         readable: additional paths of the host, read-only at the same place.
         environment: variables in addition to those of every sandbox.
+        files: content of the working folder at the start, by relative path.
+        port: a port of 127.0.0.1 inside, on which `listener` accepts connections out here. No port if 0.
+        kept: bytes of the working folder that `wait` returns. No file if 0.
     """
 
     def __init__(
@@ -59,7 +67,13 @@ class RawSession:
         size: tuple[int, int] = (24, 80),
         readable: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
+        files: Mapping[str, bytes] = MappingProxyType({}),
+        port: int = 0,
+        kept: int = 0,
     ) -> None:
+        self._files, self._port, self._kept = files, port, kept
+        self.folder: dict[str, bytes] = {}
+        """The working folder after the end, with `kept`."""
         self.limits, self.pty = limits or DEFAULT, pty
         self._status: int | None = None
         self._ended = self._closed = False
@@ -82,6 +96,7 @@ class RawSession:
                 os.close(descriptor)
             raise
         self._first = handles[0]
+        self.listener = socket.socket(fileno=handles.pop()) if port else None
         self._write, self._read = (handles[1], handles[1]) if pty else (streams[0][1], streams[1][0])
         for descriptor in {self._write, self._read}:
             os.set_blocking(descriptor, False)
@@ -104,6 +119,9 @@ class RawSession:
                 "processes": limits.processes + 1,
             },
             "argv": list(argv),
+            "files": {name: b64encode(data).decode() for name, data in self._files.items()},
+            "port": self._port,
+            "kept": self._kept,
             "environment": ({"TERM": "xterm-256color"} if self.pty else {}) | environment,
             "pty": self.pty,
             "cpu": whole_seconds(limits.cpu_seconds),
@@ -138,7 +156,24 @@ class RawSession:
                 message = b""
             self._ended = True
             if message:
-                self._status = json.loads(message[HEAD:])["ended"]
+                self._finish(message)
+
+    def _finish(self, message: bytes) -> None:
+        """Read the program's status, and its working folder, which follows."""
+        size = HEAD + int.from_bytes(message[:HEAD], "little")
+        line, rest = json.loads(message[HEAD:size]), bytearray(message[size:])
+        self._status = line["ended"]
+        self._control.settimeout(SENDING)
+        with suppress(OSError):
+            while len(rest) < line.get("folder", 0) and (piece := self._control.recv(PIECE)):
+                rest += piece
+        if rest:
+            self.folder = unpacked(bytes(rest))
+
+    @property
+    def control(self) -> int:
+        """A descriptor that becomes readable at the end of the program."""
+        return self._control.fileno()
 
     def send(self, data: bytes, timeout: float = 10.0) -> int:
         """Write to its input. Returns: number of bytes written; fewer if it did not read in time or has ended.
@@ -215,9 +250,21 @@ class RawSession:
         end(self._process, self._first, self._control, self._group)
         for descriptor in {self._write, self._read}:
             os.close(descriptor)
+        if self.listener is not None:
+            self.listener.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def unpacked(archive: bytes) -> dict[str, bytes]:
+    """The files of an archive by path, as far as it is sound."""
+    found: dict[str, bytes] = {}
+    with suppress(tarfile.TarError, OSError), tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            if (file := tar.extractfile(member)) is not None:
+                found[member.name] = file.read()
+    return found

@@ -156,7 +156,7 @@ def reach(
     data, handles = b"", list[int]()
     with suppress(OSError):
         control.sendall(pack(plan))
-        data, handles, *_ = socket.recv_fds(control, 2**16, 2)
+        data, handles, *_ = socket.recv_fds(control, 2**16, 3)
     if handles:
         report: dict[str, Any] = json.loads(data[HEAD:])
         return report, handles

@@ -1,0 +1,227 @@
+"""Answers the requests of one rollout with the policy, and records every draw."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Protocol
+
+from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, reply_message
+from gnomon.agents.tree import Begin, Node, Prompt, Tree, sampling_key
+from gnomon.errors import GnomonError
+from gnomon.keys import Key
+from gnomon.rendering import Renderer
+from gnomon.rendering.plain import Plain
+from gnomon.types import Completion, Request, Sampling, Turn
+
+__all__ = ["Bounds", "Calls", "Recorder", "Responder"]
+
+Sample = Callable[[Request], Awaitable[Completion]]
+
+
+class Responder(Protocol):
+    """Answers requests that carry one key."""
+
+    async def answer(self, request: ChatRequest) -> ChatReply:
+        """Raises: Refused."""
+        ...
+
+    def settle(self, reply: ChatReply, delivered: bool) -> None:
+        """Called once for every answer. Args: delivered: whether the client was there for all of it."""
+        ...
+
+    def count(self, request: ChatRequest) -> int:
+        """Number of tokens of the prompt. Raises: Refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Limits of the calls of one rollout."""
+
+    calls: int
+    tokens: int | None = None
+    """Largest number of sampled tokens over all calls."""
+    context: int | None = None
+    """Largest number of tokens of one call, prompt and reply."""
+
+
+@dataclass(slots=True)
+class Calls:
+    """Counts of one rollout."""
+
+    sampled: int = 0
+    """Draws, whose replies may be served several times."""
+    tokens: int = 0
+    refused: int = 0
+    required: int = 0
+    """Requests that demanded a call and got a free reply."""
+    retried: int = 0
+    """Requests that got the reply of an earlier one."""
+
+
+class Recorder:
+    """The policy behind the endpoint of one rollout.
+
+    The run's sampling counts, not a request's: its temperature and seed have no effect, and `max_tokens` and `stop`
+    only end a reply earlier.
+
+    Args:
+        sample: samples a completion.
+        begin: begins a transcript with messages and tools.
+        key: of the rollout's draws.
+        piece: the text of a token.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        begin: Begin,
+        sample: Sample,
+        *,
+        key: Key,
+        sampling: Sampling,
+        bounds: Bounds,
+        piece: Callable[[int], str],
+    ) -> None:
+        self.renderer, self.tree, self._sample, self._piece = renderer, Tree(begin), sample, piece
+        self.key, self.sampling, self.bounds = key, sampling, bounds
+        self.calls = Calls()
+        self.error: BaseException | None = None
+        """An error of the engine, which the run must raise."""
+        self._closed = ""
+        self._work: dict[int, asyncio.Task[None]] = {}
+        """By identity of the node: what samples it."""
+        self._named: dict[str, Node] = {}
+
+    async def answer(self, request: ChatRequest) -> ChatReply:
+        """The reply of the policy. Raises: Refused."""
+        try:
+            node, name = self._draw(request)
+        except Refused:
+            self.calls.refused += 1
+            raise
+        node.waiting += 1
+        self.calls.required += request.required
+        try:
+            await asyncio.shield(self._work[id(node)])
+        except BaseException:
+            node.waiting -= 1
+            if self._closed or self.error is not None:
+                why = self._closed or "the policy cannot reply, and the run stops"
+                raise Refused(why, status=403, code="rollout_over") from None
+            raise
+        return self._reply(node, name, request)
+
+    def settle(self, reply: ChatReply, delivered: bool) -> None:
+        node = self._named[reply.name]
+        node.waiting -= 1
+        node.delivered = node.delivered or (delivered and not self._closed)
+
+    def count(self, request: ChatRequest) -> int:
+        return len(self._prompt(request).token_ids)
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns to train on."""
+        return self.tree.turns()
+
+    async def close(self, why: str = "the rollout is over") -> None:
+        """Refuse later requests, and end the replies that are still sampled."""
+        self._closed = self._closed or why
+        for work in self._work.values():
+            work.cancel()
+        await asyncio.gather(*self._work.values(), return_exceptions=True)
+
+    def _prompt(self, request: ChatRequest) -> Prompt:
+        if not request.messages or request.messages[-1].role == "assistant":
+            raise Refused(
+                "the last message is the assistant's: a reply that continues it would not be the policy's own",
+                code="unsupported_prefill",
+            )
+        try:
+            # Plain text does not list tools; there, the program's messages describe them.
+            return self.tree.prompt(request.messages, () if isinstance(self.renderer, Plain) else request.tools)
+        except GnomonError as error:
+            raise Refused(f"the model's format cannot express the request: {error}", code="unsupported") from None
+
+    def _draw(self, request: ChatRequest) -> tuple[Node, str]:
+        if self._closed:
+            raise Refused(self._closed, status=403, code="rollout_over")
+        prompt = self._prompt(request)
+        node = self.tree.draw(prompt, retry=request.retry)
+        name = draw_name(self.key, node)
+        if id(node) in self._work:
+            self.calls.retried += 1
+            return node, name
+        try:
+            limit = self._limit(request, prompt)
+        except Refused:
+            self.tree.drop(node)
+            raise
+        self.calls.sampled += 1
+        self._named[name] = node
+        self._work[id(node)] = asyncio.ensure_future(self._record(node, name, request, limit))
+        return node, name
+
+    def _limit(self, request: ChatRequest, prompt: Prompt) -> int:
+        """Largest number of tokens of a reply. Raises: Refused if a limit of the rollout is reached."""
+        bounds, limits = self.bounds, [self.sampling.max_tokens]
+        if self.calls.sampled >= bounds.calls:
+            raise Refused(f"the limit of {bounds.calls} calls is reached", status=403, code="limit_calls")
+        if bounds.tokens is not None:
+            limits.append(bounds.tokens - self.calls.tokens)
+            if limits[-1] < 1:
+                raise Refused(f"the limit of {bounds.tokens} tokens is reached", status=403, code="limit_tokens")
+        if bounds.context is not None:
+            limits.append(bounds.context - len(prompt.token_ids))
+            if limits[-1] < 1:
+                raise Refused(
+                    f"This model's maximum context length is {bounds.context} tokens, and the request has "
+                    f"{len(prompt.token_ids)}",
+                    code="context_length_exceeded",
+                )
+        return min([*limits, request.max_tokens or limits[0]])
+
+    async def _record(self, node: Node, name: str, request: ChatRequest, limit: int) -> None:
+        stop = (*self.sampling.stop, *request.stop)
+        sampling = replace(self.sampling, max_tokens=limit, stop=stop, stop_ids=self.renderer.stop)
+        prompt = node.prompt.token_ids
+        key = sampling_key(self.key, node).bytes
+        try:
+            completion = await self._sample(Request(prompt_ids=prompt, key=key, sampling=sampling))
+        except Exception as error:
+            self.error = error
+            raise
+        self.calls.tokens += len(completion.token_ids)
+        plain = isinstance(self.renderer, Plain)
+        parsed = self.renderer.parse(completion.token_ids, prompt)
+        message, _, stopped = reply_message(parsed, completion, name, replace(request, stop=stop), plain)
+        self.tree.record(node, completion, message, stopped)
+
+    def _reply(self, node: Node, name: str, request: ChatRequest) -> ChatReply:
+        completion, prompt = node.completion, node.prompt
+        assert completion is not None
+        plain = isinstance(self.renderer, Plain)
+        parsed = self.renderer.parse(completion.token_ids, prompt.token_ids)
+        stop = (*self.sampling.stop, *request.stop)
+        message, finish, stopped = reply_message(parsed, completion, name, replace(request, stop=stop), plain)
+        pairs = zip(completion.token_ids, completion.logprobs, strict=True)
+        parent = prompt.parent if prompt.continues else None
+        cached = len(parent.prompt.token_ids) + len(parent.completion.token_ids) if parent and parent.completion else 0
+        return ChatReply(
+            name=name,
+            message=message,
+            finish=finish,
+            stop=stopped,
+            prompt_tokens=len(prompt.token_ids),
+            cached_tokens=cached,
+            tokens=len(completion.token_ids),
+            pieces=tuple((self._piece(token), logp) for token, logp in pairs) if request.logprobs else (),
+        )
+
+
+def draw_name(key: Key, node: Node) -> str:
+    """The name of a draw, the same in every run."""
+    return blake2b(sampling_key(key, node).bytes, digest_size=12).hexdigest()

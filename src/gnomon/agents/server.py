@@ -1,0 +1,39 @@
+"""Serves the endpoint on sockets of this process: one for all rollouts, or one from each sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from functools import partial
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from gnomon.agents.endpoint import Endpoint
+
+__all__ = ["Server", "local_socket"]
+
+
+class Server:
+    """The endpoint in the running event loop."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        config = uvicorn.Config(
+            endpoint, http="h11", ws="none", lifespan="off", access_log=False, log_level="warning", server_header=False
+        )
+        config.load()
+        self._protocol: Any = partial(
+            config.http_protocol_class, config=config, server_state=ServerState(), app_state={}
+        )
+
+    async def listen(self, listener: socket.socket) -> asyncio.Server:
+        """Accept connections on a listening socket, until the returned server is closed."""
+        listener.setblocking(False)
+        return await asyncio.get_running_loop().create_server(self._protocol, sock=listener)
+
+
+def local_socket(port: int = 0) -> socket.socket:
+    """A listening socket on this machine only. Args: port: 0 for any free one."""
+    return socket.create_server(("127.0.0.1", port))
