@@ -140,6 +140,12 @@ def serving(
         await Server(endpoint).listen(listener)
         ready.set()
 
+    async def ending() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
     def run() -> None:
         asyncio.set_event_loop(loop)
         loop.run_until_complete(serve())
@@ -151,6 +157,7 @@ def serving(
     try:
         yield Served(listener.getsockname()[1], "secret", policy, recorder, loop)
     finally:
+        asyncio.run_coroutine_threadsafe(ending(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         listener.close()

@@ -193,8 +193,8 @@ def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:
     yield event("response.in_progress", response=base(request, reply))
     for place, item in enumerate(output(reply)):
         at = {"output_index": place, "item_id": item["id"]}
-        empty = {**item, "status": "in_progress"}
-        empty |= {"arguments": ""} if item["type"] == "function_call" else {"content": []}
+        nothing: dict[str, Any] = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
+        empty = {**item, "status": "in_progress", **nothing}
         yield event("response.output_item.added", output_index=place, item=empty)
         if item["type"] == "function_call":
             yield event("response.function_call_arguments.delta", **at, delta=item["arguments"])

@@ -24,9 +24,8 @@ class Server:
             endpoint, http="h11", ws="none", lifespan="off", access_log=False, log_level="warning", server_header=False
         )
         config.load()
-        self._protocol: Any = partial(
-            config.http_protocol_class, config=config, server_state=ServerState(), app_state={}
-        )
+        protocol: Any = config.http_protocol_class
+        self._protocol: Any = partial(protocol, config=config, server_state=ServerState(), app_state={})
 
     async def listen(self, listener: socket.socket) -> asyncio.Server:
         """Accept connections on a listening socket, until the returned server is closed."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from inspect import isabstract
 from itertools import islice
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from gnomon.envs import offers
 from gnomon.envs.wording import SLOT, Wording, user
@@ -18,6 +18,9 @@ from gnomon.keys import Key
 from gnomon.sandbox import capabilities
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
+
+if TYPE_CHECKING:
+    from gnomon.envs.agent import Launch
 
 __all__ = [
     "SLOT",
@@ -57,6 +60,8 @@ class Step:
     tokens: int | None = None
     """Largest number of tokens of the next reply, 1 or more. None: the limit of the run. A larger number than that
     limit has no effect."""
+    launch: Launch | None = None
+    """In the first step of an episode that a program plays: the program. Its end is the reply."""
 
 
 class Episode(Protocol):

@@ -74,7 +74,8 @@ class Episodes:
                 live.episode.close()
             episode = self.env.start(call.task, call.key)
             self._keep(call.number, Live(episode))
-            return Step(messages=episode.messages, done=False, tokens=getattr(episode, "tokens", None))
+            tokens, launch = getattr(episode, "tokens", None), getattr(episode, "launch", None)
+            return Step(messages=episode.messages, done=False, tokens=tokens, launch=launch)
         if live is None:
             return Missing()
         if isinstance(call, End) or live.turns != call.turn:

@@ -12,17 +12,20 @@ from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from gnomon.agents.recorder import Bounds, Recorder
 from gnomon.engines.base import Counted, Engine, Tier
+from gnomon.envs.agent import Launch
 from gnomon.envs.base import Env, Step
-from gnomon.envs.workers import EnvWorkers
+from gnomon.envs.workers import EnvWorkers, Remote
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
-from gnomon.rendering import Renderer, choose
+from gnomon.rendering import Renderer, Transcript, choose
 from gnomon.rollout.conversation import Conversation, beginning
 from gnomon.rollout.failures import Failures, together
 from gnomon.rollout.finished import Finished, NotKept
 from gnomon.rollout.played import Played
+from gnomon.rollout.programs import Programs
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.reward import ByVerifier, Reward
 from gnomon.rollout.select import All, Selector
@@ -147,6 +150,7 @@ class Actor:
         """Groups that are read back instead of sampled, where a resumed run does not repeat its samples."""
         self.finished: Finished = NotKept()
         """Episodes that finished before a run was resumed, in steps that were not recorded."""
+        self.programs = Programs()
         self._begin = beginning(env, self.renderer)
         self.step, self.weights = 0, ""
         """The run's step that begins with the current weights, and their `identity`."""
@@ -252,6 +256,8 @@ class Actor:
         cast = tuple(speakers) or Own(self.engine, self.renderer, self.workers.players).cast(0, 0)
         conversations = tuple(Conversation(self._begin, s.preface, s.prefix.token_ids) for s in cast)
         episode, step = await self.workers.start(task, key)
+        if step.launch is not None:
+            return await self._run(episode, step.launch, cast, drawn(0), sampling)
         stop, before = None, len(cast[0].prefix.text)
         try:
             for turn in itertools.count():
@@ -277,6 +283,27 @@ class Actor:
             self.workers.abandon(episode)
         turns = tuple(tuple(conversation.turns) for conversation in conversations)
         return Played(task=task, speakers=cast, turns=turns, step=sampled_span(step, before), stop=stop)
+
+    async def _run(
+        self, episode: Remote, launch: Launch, cast: tuple[Speaker, ...], key: Key, sampling: Sampling
+    ) -> Played:
+        """One episode that a program plays. Args: key: of its replies."""
+        (speaker,), renderer = cast, self.renderer
+        recorder = Recorder(
+            renderer,
+            partial(Transcript.begun, renderer),
+            speaker.reply,
+            key=key,
+            sampling=sampling,
+            bounds=Bounds(calls=launch.calls, tokens=launch.tokens, context=self.limits.context),
+            piece=lambda token: self.tokenizer.decode([token]),
+        )
+        try:
+            end = await self.programs.play(launch, recorder, key.at("endpoint").bytes.hex())
+            step = await self.workers.step(episode, end.dumps())
+        finally:
+            self.workers.abandon(episode)
+        return Played(task=episode.task, speakers=cast, turns=(recorder.turns(),), step=step, stop=None)
 
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""

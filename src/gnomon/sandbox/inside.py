@@ -20,7 +20,6 @@ import site
 import socket
 import stat
 import sys
-import tarfile
 from typing import Any
 
 from gnomon.sandbox import confine
@@ -252,6 +251,8 @@ def watch(control: socket.socket, child: int, wall: float, kept: int) -> None:
 
 def archive(most: int) -> bytes:
     """The regular files of the working folder that fit into so many bytes, in the order of their names."""
+    import tarfile  # Imported here, because judging workers do not need it.
+
     found = io.BytesIO()
     with tarfile.open(fileobj=found, mode="w") as tar:
         for path in sorted(paths(".", FILES_KEPT)):

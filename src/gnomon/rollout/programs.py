@@ -1,0 +1,154 @@
+"""Episodes that a program plays: it runs in a sandbox, and calls the policy over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gnomon.agents.endpoint import Endpoint
+from gnomon.agents.recorder import Recorder
+from gnomon.agents.server import Server
+from gnomon.envs.agent import End, Launch
+from gnomon.sandbox import Limits, Session
+
+__all__ = ["Programs"]
+
+PORT = 8000
+"""Of 127.0.0.1 inside every sandbox. Each has a network of its own, which reaches nothing else."""
+MODEL = "policy"
+PATIENCE = 5.0
+"""Seconds beyond the wall-clock limit after which a program is ended from outside."""
+PIECE = 2**16
+
+
+@dataclass(slots=True, eq=False)
+class Programs:
+    """Runs programs, each with an endpoint of its own.
+
+    Args: room: most programs at once.
+    """
+
+    room: int = 256
+    _waiting: asyncio.Semaphore | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+    _sessions: set[Session] = field(default_factory=set)
+
+    async def play(self, launch: Launch, recorder: Recorder, key: str) -> End:
+        """Run a program to its end. Args: key: of its endpoint.
+
+        Raises: the error of the engine, if it had one; ResourceError E520 to E522 if the host has no sandbox.
+        """
+        loop = asyncio.get_running_loop()
+        if self._waiting is None or self._loop is not loop:
+            self._waiting, self._loop = asyncio.Semaphore(self.room), loop
+        endpoint = Endpoint(model=MODEL)
+        endpoint.add(key, recorder)
+        async with self._waiting:
+            session = await asyncio.to_thread(started, launch, variables(launch, key))
+            server: asyncio.Server | None = None
+            try:
+                assert session.listener is not None
+                server = await Server(endpoint).listen(session.listener)
+                end = await ended(session, launch, recorder)
+            finally:
+                await recorder.close()
+                if server is not None:
+                    server.close()
+                await asyncio.shield(asyncio.to_thread(session.close))
+        if recorder.error is not None:
+            raise recorder.error
+        return end
+
+
+def variables(launch: Launch, key: str) -> dict[str, str]:
+    """The environment variables of a program."""
+    url = f"http://127.0.0.1:{PORT}"
+    path = f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+    own = {
+        "PATH": path,
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",
+        "OPENAI_API_KEY": key,
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": key,
+        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+        "MODEL": MODEL,
+    }
+    return own | dict(launch.variables)
+
+
+def started(launch: Launch, environment: dict[str, str]) -> Session:
+    """The program in a sandbox."""
+    limits = Limits(
+        cpu_seconds=launch.cpu_seconds,
+        wall_seconds=launch.seconds,
+        memory_bytes=launch.memory_bytes,
+        processes=launch.processes,
+        file_bytes=launch.file_bytes,
+        output_bytes=launch.output_bytes,
+    )
+    command, readable = located(launch.command)
+    session = Session(
+        command,
+        limits,
+        readable=(sys.prefix, *readable, *launch.readable),
+        environment=environment,
+        files=launch.files,
+        port=PORT,
+        kept=launch.file_bytes,
+    )
+    session.send(launch.stdin, timeout=1.0)
+    session.close_input()
+    return session
+
+
+def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The command, with this interpreter for `python` and whole paths for its files, and the folders of these files."""
+    found, folders = list[str](), list[str]()
+    for place, word in enumerate(command):
+        if place == 0 and word in ("python", "python3"):
+            found.append(sys.executable)
+        elif place == 0 and (program := shutil.which(word)) is not None:
+            found.append(program)
+        elif os.sep not in word and not word.endswith(".py"):
+            found.append(word)
+        elif Path(word).is_file():
+            path = Path(word).resolve()
+            found.append(str(path))
+            folders.append(str(path.parent))
+        else:
+            found.append(word)
+    return tuple(found), tuple(folders)
+
+
+async def ended(session: Session, launch: Launch, recorder: Recorder) -> End:
+    """How the program ends."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    output = bytearray()
+
+    def read() -> None:
+        piece = session.receive(0.0)
+        output.extend(piece)
+        del output[: -launch.output_bytes]
+
+    loop.add_reader(session.output, read)
+    loop.add_reader(session.control, over.set)
+    try:
+        await asyncio.wait_for(over.wait(), launch.seconds + PATIENCE)
+    except TimeoutError:
+        return End(status=None, output=text(output), limit="time")
+    finally:
+        loop.remove_reader(session.output)
+        loop.remove_reader(session.control)
+    status = await asyncio.to_thread(lambda: session.status)
+    read()
+    limit = "" if status is not None else "time"
+    return End(status=status, output=text(output), files=session.folder, limit=limit)
+
+
+def text(output: bytes | bytearray) -> str:
+    return bytes(output).decode(errors="replace")

@@ -1,0 +1,161 @@
+"""Programs in the sandbox: what they may reach, how they end, and runs in which they play the episodes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import textwrap
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import gnomon
+from commands import command
+from endpoint.programs import renderer_of
+from endpoint.serving import Policy
+from gnomon.agents.recorder import Bounds, Recorder
+from gnomon.envs.agent import End, Launch
+from gnomon.keys import Key
+from gnomon.rendering import Renderer, Transcript
+from gnomon.rollout.programs import Programs
+from gnomon.store import RunReader
+from gnomon.store.codec import decode
+from gnomon.types import Sampling, Status
+
+pytestmark = pytest.mark.needs("bwrap")
+HERE = Path(__file__).parent
+ASK = """
+import json, os, sys, urllib.request
+def ask(text, path="/chat/completions"):
+    body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+    headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + path, body, headers)
+    return json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+"""
+SMALL = {"threads": 1, "steps": 2, "rollout": {"prompts": 2, "group": 4, "max_tokens": 24}, "eval": {"tasks": 4}}
+WORDS = ["threads=1", "steps=2", "rollout.prompts=2", "group=4", "max_tokens=24", "eval.tasks=4", "save.every=1"]
+ENV = f"{HERE / 'team_env.py'}:Team"
+
+
+@pytest.fixture(scope="module")
+def renderer(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
+    return renderer_of("chatml", tmp_path_factory.mktemp("family"))
+
+
+def recorder_of(renderer: Renderer, delay: float = 0.0) -> Recorder:
+    policy = Policy(renderer, lambda prompt, rng: "fox", delay)
+    begin = partial(Transcript.begun, renderer)
+    sampling, bounds = Sampling(max_tokens=50), Bounds(calls=5)
+    return Recorder(renderer, begin, policy.sample, key=Key(0), sampling=sampling, bounds=bounds, piece=str)
+
+
+def ended(renderer: Renderer, source: str, *, delay: float = 0.0, **more: object) -> tuple[End, Recorder]:
+    """How a Python program ends, and what the policy recorded."""
+    recorder = recorder_of(renderer, delay)
+    run = (sys.executable, "-c", ASK + textwrap.dedent(source))
+    launch = Launch(**{"command": run, "seconds": 20.0, **more})  # type: ignore[arg-type]
+    return asyncio.run(Programs().play(launch, recorder, "secret")), recorder
+
+
+def test_a_program_has_its_folder_its_input_and_the_policy(renderer: Renderer):
+    source = """
+        text = sys.stdin.read() + open("data/in").read()
+        open("out.txt", "w").write(ask(text)); os.symlink("/etc/passwd", "link")
+        print("over", file=sys.stderr); sys.exit(7)
+    """
+    end, recorder = ended(renderer, source, files={"data/in": b"\xff", "keep": b"1"}, stdin=b"q")
+    assert end.status == 1 and "UnicodeDecodeError" in end.output
+    end, recorder = ended(renderer, source, files={"data/in": b"2", "keep": b"1"}, stdin=b"q")
+    assert (end.status, end.output, end.limit) == (7, "over\n", "")
+    assert end.files == {"data/in": b"2", "keep": b"1", "out.txt": b"fox"}
+    assert len(recorder.turns()) == 1 and End.loads(end.dumps()) == end
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "limit", "turns"),
+    [
+        ("", 0, "", 0),
+        ("ask('x'); os.kill(os.getpid(), 9)", -signal.SIGKILL, "", 1),
+        ("ask('x'); import time; time.sleep(60)", None, "time", 1),
+        (
+            "import threading, time; threading.Thread(target=ask, args=('x',), daemon=True).start(); time.sleep(0.3)",
+            0,
+            "",
+            0,
+        ),
+        ("import subprocess; subprocess.Popen(['sleep', '100'], start_new_session=True); ask('x')", 0, "", 1),
+        ("print('x' * 10**6)", 0, "", 0),
+        ("b = bytearray(2**32)", 1, "", 0),
+        ("open('big', 'wb').write(bytes(2**27))", 1, "", 0),
+    ],
+)
+def test_every_way_to_end_is_an_end(renderer: Renderer, source: str, status: int | None, limit: str, turns: int):
+    delay = 5.0 if "daemon=True" in source else 0.0
+    end, recorder = ended(renderer, source, delay=delay, seconds=3.0 if limit else 20.0)
+    assert (end.status, end.limit, len(recorder.turns())) == (status, limit, turns), end
+    assert len(end.output) <= 2**16 and sum(map(len, end.files.values())) <= 2**26
+
+
+def test_there_is_no_way_out(renderer: Renderer):
+    with socket.create_server(("127.0.0.1", 0)) as host:
+        port = host.getsockname()[1]
+        source = f"""
+            import socket
+            for place in (("127.0.0.1", {port}), ("1.1.1.1", 80), ("10.0.0.1", 80)):
+                try:
+                    socket.create_connection(place, 1); print("open", place)
+                except OSError as error:
+                    print(type(error).__name__)
+            for path in ("/reward", "/sessions/secret/reward_info"):
+                try:
+                    ask("x", path)
+                except urllib.error.HTTPError as error:
+                    print(error.code)
+            print(os.path.exists({str(HERE)!r}))
+        """
+        end, recorder = ended(renderer, source)
+    lines = end.output.split()
+    assert "open" not in lines and lines[-3:] == ["404", "404", "False"], end.output
+    assert recorder.turns() == ()
+
+
+def test_many_programs_at_once(renderer: Renderer):
+    async def play() -> list[End]:
+        programs = Programs()
+        launch = Launch(command=("/bin/sh", "-c", "cat > out; sleep 0.2"), stdin=b"x")
+        return await asyncio.gather(*(programs.play(launch, recorder_of(renderer), "k") for _ in range(24)))
+
+    assert all(end.status == 0 and end.files == {"out": b"x"} for end in asyncio.run(play()))
+
+
+@pytest.mark.long
+def test_same_bytes_with_other_workers_and_threads_of_the_program(tmp_path: Path):
+    marks = []
+    for count in (1, 3):
+        with gnomon.train(ENV, run=tmp_path / str(count), quiet=True, workers={"count": count}, **SMALL) as reader:
+            marks.append(reader.fingerprint)
+            if count == 1:
+                groups = list(decode(list(reader.records())))
+    assert marks[0] == marks[1]
+    trained = [rollout for group in groups for rollout in group.rollouts]
+    assert all(len(rollout.turns) == 5 and rollout.verdict.status is not Status.FAILED for rollout in trained)
+    assert {len({turn.fork for turn in rollout.turns}) for rollout in trained} == {4}
+    assert len({rollout.reward for rollout in trained}) > 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["append:after-commit:3", "checkpoint:after-rename:1"])
+def test_killed_and_resumed_it_is_the_same_run(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch):
+    with gnomon.train(ENV, run=tmp_path / "whole", quiet=True, **SMALL, save={"every": 1}) as reader:
+        wanted = reader.fingerprint
+    monkeypatch.setenv("GNOMON_FAILPOINT", place)
+    killed = command("train", ENV, f"run={tmp_path / 'r'}", *WORDS)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    monkeypatch.delenv("GNOMON_FAILPOINT")
+    resumed = command("resume", str(tmp_path / "r"))
+    assert resumed.returncode == 0, resumed.stderr
+    with RunReader(tmp_path / "r") as reader:
+        assert reader.fingerprint == wanted
