@@ -140,7 +140,7 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(tmp_path: Path):
     table = [logits for logits in world.table.values()]
     wanted = torch.autograd.grad(value, table)
     found = torch.autograd.grad(estimate, table)
-    assert len(table) > 50 and max(float(each.abs().max()) for each in wanted) > 0.1
+    assert len(table) > 40 and max(float(each.abs().max()) for each in wanted) > 0.1
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
 
