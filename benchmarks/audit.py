@@ -31,20 +31,10 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.projection import logp_of
 from gnomon.models.scoring import packed
-from gnomon.objectives import (
-    TABLE,
-    ClosedForm,
-    Objective,
-    Reach,
-    Seen,
-    Tokens,
-    TokenShape,
-    count_weight,
-    objective,
-    terminal,
-)
+from gnomon.objectives import TABLE, ClosedForm, Objective, Reach, Seen, Tokens, TokenShape, objective, terminal
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.packing import pack
+from gnomon.theory import count_weight
 from gnomon.types import (
     Completion,
     Finish,

@@ -19,18 +19,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.objectives import (
-    GainTerms,
-    KnownChance,
-    Scored,
-    best_member,
-    family_gains,
-    gain_terms,
-    metric,
-    scored_terms,
-)
-from gnomon.objectives.curves import tilted
-from gnomon.objectives.world import correct, outcomes, world
+from gnomon.theory import GainTerms, KnownChance, Scored, best_member, family_gains, gain_terms, metric, scored_terms
+from gnomon.theory.curves import tilted
+from gnomon.theory.world import correct, outcomes, world
 
 GROUP, MEASURED, GROUPS, SEEDS = 8, 12, 64, 10
 PROMPTS = {

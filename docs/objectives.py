@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.objectives import GRID, OPTIONS, TABLE, Card, card, curve, objective
-from gnomon.objectives.card_text import chart, declared, enumerated, length_words, number
-from gnomon.objectives.exact import LARGEST
+from gnomon.objectives import OPTIONS, TABLE, objective
+from gnomon.theory import GRID, Card, card, curve
+from gnomon.theory.card_text import chart, declared, enumerated, length_words, number
+from gnomon.theory.exact import LARGEST
 from gnomon.viewer.objective import CARDS
 
 DOCS = Path(__file__).parent

@@ -677,10 +677,10 @@ def exact(
         raise problem
     from dataclasses import asdict
 
-    from gnomon.objectives import exact as table
+    from gnomon.theory import report as computed
 
     try:
-        report = table.report(name, group=group)
+        report = computed(name, group=group)
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
     put(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))
@@ -706,9 +706,9 @@ def objective(
         if word is not None and (problem := unknown_objective(word, "the command line")):
             raise problem
     from gnomon.objectives import TABLE
-    from gnomon.objectives import card as cards
-    from gnomon.objectives.card_text import columns
-    from gnomon.objectives.comparison import comparison
+    from gnomon.theory import card as cards
+    from gnomon.theory.card_text import columns
+    from gnomon.theory.comparison import comparison
 
     if every or name is None:
         rows = [build() for _, build in sorted(TABLE.items())]

@@ -10,7 +10,8 @@ import unicodedata
 import pytest
 
 from commands import command
-from gnomon.objectives import GRID, TABLE
+from gnomon.objectives import TABLE
+from gnomon.theory import GRID
 
 
 def test_the_list_has_every_objective_once():

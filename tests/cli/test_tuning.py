@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from commands import command
-from gnomon.objectives import Posterior, best_member, best_scale, gain_terms, metric, objective, regime_of
+from gnomon.objectives import objective, regime_of
 from gnomon.store import Record, Run, RunStatus
+from gnomon.theory import Posterior, best_member, best_scale, gain_terms, metric
 from gnomon_lab.update_scale import scale_of
 
 COUNTS = [[0, 1, 4], [2, 4, 4]]

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from gnomon.objectives import TABLE, group_mean_bias, own_mean_bias
+from gnomon.objectives import TABLE
+from gnomon.theory import group_mean_bias, own_mean_bias
 from gnomon.viewer.objective import objective_card
 
 DOCS = Path(__file__).parents[2] / "docs"

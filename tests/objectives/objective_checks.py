@@ -38,8 +38,8 @@ from gnomon.objectives import (
     terminal,
     token_mean,
 )
-from gnomon.objectives.exact import declared_gradient, moments, shapes
-from gnomon.objectives.world import GREEDY, PAST, Outcomes, World, correct, graded, outcomes, outcomes_for, world
+from gnomon.theory.exact import declared_gradient, moments, shapes
+from gnomon.theory.world import GREEDY, PAST, Outcomes, World, correct, graded, outcomes, outcomes_for, world
 
 Reward = Callable[[str], float]
 

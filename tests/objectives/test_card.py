@@ -13,7 +13,6 @@ from objective_steps import EDGE_STEPS
 from torch import Tensor
 
 from gnomon.objectives import (
-    GRID,
     TABLE,
     Baseline,
     Objective,
@@ -23,18 +22,15 @@ from gnomon.objectives import (
     Rollouts,
     Seen,
     Singleton,
-    card,
-    count_weight,
-    curve,
-    edges,
     objective,
     sequence_mean,
 )
 from gnomon.objectives.aggregate import constant
-from gnomon.objectives.card_text import chart, length_words, words
-from gnomon.objectives.cards import declarations, sections
-from gnomon.objectives.curves import measured, tilted
-from gnomon.objectives.world import correct, world
+from gnomon.theory import GRID, card, count_weight, curve, edges
+from gnomon.theory.card_text import chart, length_words, words
+from gnomon.theory.cards import declarations, sections
+from gnomon.theory.curves import measured, tilted
+from gnomon.theory.world import correct, world
 
 
 def size_for(row: Objective) -> int:

@@ -27,8 +27,8 @@ from gnomon.objectives import (
     TokenShape,
     objective,
 )
-from gnomon.objectives.exact import declared_gradient, moments
-from gnomon.objectives.world import correct, outcomes_for, world
+from gnomon.theory.exact import declared_gradient, moments
+from gnomon.theory.world import correct, outcomes_for, world
 
 SHAPED = [name for name in TABLE if isinstance(objective(name).target, FrozenShape | SharedLength | TokenShape)]
 

@@ -37,8 +37,8 @@ from gnomon.objectives import (
     sequence_sum,
 )
 from gnomon.objectives.closed import tallied
-from gnomon.objectives.exact import declared_gradient, moments
-from gnomon.objectives.world import correct, graded, outcomes, world
+from gnomon.theory.exact import declared_gradient, moments
+from gnomon.theory.world import correct, graded, outcomes, world
 
 F64 = torch.float64
 Reward = Callable[[str], float]

@@ -36,8 +36,8 @@ from gnomon.objectives import (
     ungauged,
     update_scale,
 )
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import correct, outcomes, world
+from gnomon.theory.exact import moments
+from gnomon.theory.world import correct, outcomes, world
 
 F64 = torch.float64
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gnomon.objectives import TABLE, Need, dr_grpo, objective, report, rloo
-from gnomon.objectives.exact import declared_gradient, moments
-from gnomon.objectives.world import correct, graded, outcomes, world
+from gnomon.objectives import TABLE, Need, dr_grpo, objective, rloo
+from gnomon.theory import report
+from gnomon.theory.exact import declared_gradient, moments
+from gnomon.theory.world import correct, graded, outcomes, world
 
 
 def test_the_world_holds_every_answer_once() -> None:

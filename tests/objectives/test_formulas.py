@@ -65,8 +65,8 @@ from gnomon.objectives import (
     unclipped,
     without_drifted_failures,
 )
-from gnomon.objectives.exact import declared_gradient, moments
-from gnomon.objectives.world import correct, graded, outcomes, world
+from gnomon.theory.exact import declared_gradient, moments
+from gnomon.theory.world import correct, graded, outcomes, world
 
 F64 = torch.float64
 

@@ -53,8 +53,8 @@ from gnomon.objectives import (
     tis,
     unclipped,
 )
-from gnomon.objectives.exact import declared_gradient, moments
-from gnomon.objectives.world import Outcomes, correct, outcomes, step_of, world
+from gnomon.theory.exact import declared_gradient, moments
+from gnomon.theory.world import Outcomes, correct, outcomes, step_of, world
 
 F64 = torch.float64
 GROUPS = [2, 3, 4]

@@ -22,19 +22,15 @@ from gnomon.objectives import (
     Rollouts,
     Scope,
     constant,
-    decay_bias,
-    group_mean_bias,
-    length_bias,
     objective,
-    own_mean_bias,
     prompt_mean,
-    sampled_length_bias,
     sequence_mean,
     sequence_sum,
     terminal,
     token_mean,
 )
-from gnomon.objectives.card_text import length_words
+from gnomon.theory import decay_bias, group_mean_bias, length_bias, own_mean_bias, sampled_length_bias
+from gnomon.theory.card_text import length_words
 
 SUCCESS, STOP, GROUP = 0.4, 0.1, 8
 

@@ -29,8 +29,8 @@ from gnomon.objectives import (
     verifree,
     verifree_advantage,
 )
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import Outcomes, correct, outcomes, world
+from gnomon.theory.exact import moments
+from gnomon.theory.world import Outcomes, correct, outcomes, world
 
 F64 = torch.float64
 KNOWN = (1, 2)

@@ -15,21 +15,10 @@ from objective_steps import EDGE_STEPS
 import gnomon
 from gnomon.config import Objective, RunConfig, Source, leaves, overrides, resolve
 from gnomon.errors import ConfigErrors
-from gnomon.objectives import (
-    OPTIONS,
-    REFUSED,
-    RENAMED,
-    TABLE,
-    Need,
-    Option,
-    OptionError,
-    Rewards,
-    card,
-    in_family,
-    objective,
-)
+from gnomon.objectives import OPTIONS, REFUSED, RENAMED, TABLE, Need, Option, OptionError, Rewards, in_family, objective
 from gnomon.objectives.declaration import Declaration
 from gnomon.objectives.row import row_of
+from gnomon.theory import card
 
 SHOWN = ["rollout.demonstrations=replies.jsonl"]
 TINY = 1e-9

@@ -26,7 +26,7 @@ from gnomon.objectives import (
     widest_pairs,
     xpo,
 )
-from gnomon.objectives.world import graded, world
+from gnomon.theory.world import graded, world
 
 F64 = torch.float64
 PLACE = world()

@@ -68,7 +68,7 @@ from gnomon.objectives import (
 )
 from gnomon.objectives import row as rows
 
-length_bias = importlib.import_module("gnomon.objectives.length")
+length_bias = importlib.import_module("gnomon.theory.length")
 
 
 def test_a_row_by_name_is_the_row_by_function() -> None:

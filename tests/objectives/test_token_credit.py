@@ -30,8 +30,8 @@ from gnomon.objectives import (
     vc_ppo,
     whitened,
 )
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import correct, outcomes, step_of, world
+from gnomon.theory.exact import moments
+from gnomon.theory.world import correct, outcomes, step_of, world
 
 F64 = torch.float64
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gnomon.objectives import Objective, kept_min_p, kept_top_k, kept_top_p, reinforce, restricted_logp, sequence_is
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import Outcomes, correct, outcomes, world
+from gnomon.theory.exact import moments
+from gnomon.theory.world import Outcomes, correct, outcomes, world
 
 F64 = torch.float64
 KEPT: dict[str, Callable[[Tensor], Tensor]] = {

@@ -15,7 +15,8 @@ from scipy.integrate import quad
 from scipy.special import betaln
 from torch import Tensor
 
-from gnomon.objectives import (
+from gnomon.objectives import family_weight, rl2ml, update_scale
+from gnomon.theory import (
     GainTerms,
     KnownChance,
     Member,
@@ -27,21 +28,18 @@ from gnomon.objectives import (
     best_scale,
     family_gains,
     family_parameters,
-    family_weight,
     gain_terms,
     local_sensitivity,
     metric,
     metric_gain,
     odds_sensitivity,
-    rl2ml,
     scored_terms,
     slope_square,
     success_scatter,
-    update_scale,
 )
-from gnomon.objectives.curves import tilted
-from gnomon.objectives.exact import moments, multisets
-from gnomon.objectives.world import World, correct, outcomes, world
+from gnomon.theory.curves import tilted
+from gnomon.theory.exact import moments, multisets
+from gnomon.theory.world import World, correct, outcomes, world
 
 BENCH = Path(__file__).parents[2] / "benchmarks/sensitivity.py"
 METRICS = ["log p", "pass@1", "pass@2", "pass@4"]

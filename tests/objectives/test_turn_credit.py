@@ -31,8 +31,8 @@ from gnomon.objectives import (
     turn_reinforce_discounted,
     turn_returns,
 )
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import correct, graded, outcomes, step_of, world
+from gnomon.theory.exact import moments
+from gnomon.theory.world import correct, graded, outcomes, step_of, world
 
 F64 = torch.float64
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from gnomon.errors import ConfigError, RunError
 from gnomon.metrics import current
-from gnomon.objectives import (
+from gnomon.store import RunReader, RunStatus
+from gnomon.theory import (
     GainTerms,
     Metric,
     Posterior,
@@ -22,8 +23,7 @@ from gnomon.objectives import (
     gain_terms,
     metric,
 )
-from gnomon.objectives.edge_cases import on_policy
-from gnomon.store import RunReader, RunStatus
+from gnomon.theory.edge_cases import on_policy
 from gnomon_lab.update_scale import row_of_run, scale_of_run, scale_text
 
 __all__ = ["NOISES", "success_counts", "tune", "tune_text"]

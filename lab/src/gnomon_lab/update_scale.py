@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnomon.objectives import Objective, Posterior, objective, regime_of
-from gnomon.objectives.edge_cases import on_policy
+from gnomon.objectives import Objective, objective, regime_of
 from gnomon.store import RunReader
+from gnomon.theory import Posterior
+from gnomon.theory.edge_cases import on_policy
 
 __all__ = ["row_of_run", "scale_of", "scale_of_run", "scale_text"]
 

@@ -35,7 +35,7 @@ def test_a_result_that_ships_is_of_the_file_that_ships() -> None:
 
 def test_a_registered_file_may_have_moved_imports_and_no_other_change(tmp_path: Path) -> None:
     path = tmp_path / "study.py"
-    path.write_text("from gnomon.run.find import make_env\n")
+    path.write_text("from gnomon.launch.find import make_env\n")
     registered = sha256(path)
     path.write_text("from gnomon.run.find import make_env\n")
     assert sha256(path) != registered and is_registered(path, registered)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gnomon.objectives.tuning import KnownChance, best_member, gain_terms, metric
+from gnomon.theory.tuning import KnownChance, best_member, gain_terms, metric
 from gnomon_lab.studies import Claim, Study
 
 HARD, MEDIUM = (0.02, 0.05, 0.1), (0.2, 0.3, 0.5)

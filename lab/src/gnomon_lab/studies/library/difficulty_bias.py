@@ -3,7 +3,7 @@
 from functools import partial
 
 from gnomon.objectives import objective
-from gnomon.objectives.curves import equal_lengths
+from gnomon.theory.curves import equal_lengths
 from gnomon_lab.studies import Claim, Study
 
 GROUP = 8

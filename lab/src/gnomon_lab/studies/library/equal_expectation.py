@@ -4,9 +4,10 @@ from functools import partial
 
 import torch
 
-from gnomon.objectives import maxrl, maxrl_control, objective, report
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import correct, outcomes, world
+from gnomon.objectives import maxrl, maxrl_control, objective
+from gnomon.theory import report
+from gnomon.theory.exact import moments
+from gnomon.theory.world import correct, outcomes, world
 from gnomon_lab.studies import Claim, Study
 
 GROUP = 4

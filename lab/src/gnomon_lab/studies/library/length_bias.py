@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from gnomon.objectives import length_bias, objective
+from gnomon.objectives import objective
+from gnomon.theory import length_bias
 from gnomon_lab.studies import Claim, Study
 
 

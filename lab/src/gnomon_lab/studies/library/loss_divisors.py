@@ -3,7 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import Aggregate, constant, dr_grpo, length_bias, sequence_mean, sequence_sum, token_mean
+from gnomon.objectives import Aggregate, constant, dr_grpo, sequence_mean, sequence_sum, token_mean
+from gnomon.theory import length_bias
 from gnomon_lab.studies import Claim, Study
 
 

@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from gnomon.objectives import count_weight, objective
+from gnomon.objectives import objective
+from gnomon.theory import count_weight
 from gnomon_lab.studies import Claim, Study
 
 GROUP, RARE = 8, 0.01

@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from gnomon.objectives import GRID, count_weight, objective
+from gnomon.objectives import objective
+from gnomon.theory import GRID, count_weight
 from gnomon_lab.studies import Claim, Study
 
 GROUP, K = 8, 4

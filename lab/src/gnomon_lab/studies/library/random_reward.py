@@ -6,8 +6,8 @@ from functools import partial
 import torch
 
 from gnomon.objectives import Objective, objective, ppo_clip, rloo, unclipped
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import correct, outcomes, world
+from gnomon.theory.exact import moments
+from gnomon.theory.world import correct, outcomes, world
 from gnomon_lab.studies import Claim, Study
 
 CLIPPED, UNBIASED = partial(ppo_clip, low=0.2, high=0.2), ("grpo", "dr_grpo", "rloo", "unclipped, off policy")

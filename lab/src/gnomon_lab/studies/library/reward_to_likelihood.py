@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from gnomon.objectives import GRID, count_weight, report, rl2ml
+from gnomon.objectives import rl2ml
+from gnomon.theory import GRID, count_weight, report
 from gnomon_lab.studies import Claim, Study
 
 GROUP = 6

@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import partial
 
 from gnomon.objectives import Objective, no_ratio, rloo, sequence_is, unclipped
-from gnomon.objectives.exact import declared_gradient, moments
-from gnomon.objectives.world import correct, outcomes, world
+from gnomon.theory.exact import declared_gradient, moments
+from gnomon.theory.world import correct, outcomes, world
 from gnomon_lab.studies import Claim, Study
 
 

@@ -21,7 +21,7 @@ from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.table import objective
 from gnomon.objectives.target import ClosedForm, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
-from gnomon.objectives.world import Outcomes, World, correct, outcomes, outcomes_for, step_of, world
+from gnomon.theory.world import Outcomes, World, correct, outcomes, outcomes_for, step_of, world
 
 __all__ = [
     "ExactReport",

@@ -7,9 +7,9 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from gnomon.objectives.card_text import LABELS, columns, length_words, number
-from gnomon.objectives.cards import Card
-from gnomon.objectives.curves import GRID
+from gnomon.theory.card_text import LABELS, columns, length_words, number
+from gnomon.theory.cards import Card
+from gnomon.theory.curves import GRID
 
 __all__ = ["comparison"]
 

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from gnomon.objectives.card_text import card_text
-from gnomon.objectives.curves import GRID, Curve, curve
 from gnomon.objectives.declaration import Option
-from gnomon.objectives.edge_cases import edges
-from gnomon.objectives.exact import LARGEST, ExactReport, report
-from gnomon.objectives.length import LengthBias, length_bias
 from gnomon.objectives.options import declared
 from gnomon.objectives.row import Objective
 from gnomon.objectives.table import TABLE, objective
+from gnomon.theory.card_text import card_text
+from gnomon.theory.curves import GRID, Curve, curve
+from gnomon.theory.edge_cases import edges
+from gnomon.theory.exact import LARGEST, ExactReport, report
+from gnomon.theory.length import LengthBias, length_bias
 
 __all__ = ["Card", "card"]
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from gnomon.objectives.aggregate import constant, sequence_sum
 from gnomon.objectives.counts import CountWeight
 from gnomon.objectives.credit import terminal
-from gnomon.objectives.edge_cases import on_policy
-from gnomon.objectives.exact import LARGEST, moments
 from gnomon.objectives.row import Objective
-from gnomon.objectives.world import World, correct, outcomes, world
+from gnomon.theory.edge_cases import on_policy
+from gnomon.theory.exact import LARGEST, moments
+from gnomon.theory.world import World, correct, outcomes, world
 
 __all__ = ["GRID", "Curve", "count_weight", "curve", "equal_lengths", "measured", "tilted"]
 

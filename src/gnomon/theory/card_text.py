@@ -13,11 +13,11 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gnomon.objectives.curves import GRID, Curve
-from gnomon.objectives.length import LengthBias
+from gnomon.theory.curves import GRID, Curve
+from gnomon.theory.length import LengthBias
 
 if TYPE_CHECKING:
-    from gnomon.objectives.cards import Card
+    from gnomon.theory.cards import Card
 
 __all__ = ["card_text", "chart", "columns", "declared", "enumerated", "length_words", "number", "words"]
 
