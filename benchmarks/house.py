@@ -23,6 +23,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "gnomon"
+BESIDE = (ROOT / "src" / "gnomon_ray", ROOT / "src" / "gnomon_tinker", ROOT / "lab" / "src" / "gnomon_lab")
+"""Packages that the core does without."""
 SETTINGS = (
     "rollout.in_flight", "rollout.lag", "policy.lora.rank", "policy.dtype", "optim.lr", "engine.type", "learner",
     "launch.type", "rollout.refill", "eval.samples",
@@ -218,6 +220,13 @@ def measure() -> dict[str, Any]:
             for name in SETTINGS
         },
         "pages and words of docs": words_of_docs(),
+        "packages beside the core": {
+            folder.name: [
+                sum(file.read_text(encoding="utf-8").count("\n") for file in folder.rglob("*.py")),
+                len(list(folder.rglob("*.py"))),
+            ]
+            for folder in BESIDE
+        },
         "packages": {name: packages[name] for name in sorted(packages, key=lambda name: -packages[name][0])},
     }
 

@@ -16,7 +16,7 @@ from gnomon_lab.studies.listing import NOT_RUN, RESULTS, by_chance, entry, libra
 from gnomon_lab.studies.moves import is_registered
 from gnomon_lab.studies.outcome import outcome
 
-DOCS = Path(__file__).parents[2] / "docs/lab"
+DOCS = Path(__file__).parents[3] / "docs/lab"
 NOWHERE = Path("/nonexistent")
 SLOW = {"batch-mates", "bombs", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions"}
 SLOW |= {"fresh-install", "minimal-recipe", "one-file-task", "one-script", "one-task-through-time"}

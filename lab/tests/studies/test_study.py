@@ -304,7 +304,7 @@ def killed(file: Path, folder: Path, delay: float) -> bool:
 @pytest.mark.long
 def test_the_study_of_the_documentation_runs_by_its_command(tmp_path):
     """As on the page, with two steps in place of 40, two seeds in place of eight, and fewer rollouts and tasks."""
-    page = (Path(__file__).parents[2] / "docs" / "lab" / "studies.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "lab" / "studies.md").read_text()
     text = re.search(r"```python\n(# bigger_groups\.py\n.*?)```", page, re.S)[1]
     assert len(text.splitlines()) <= 40
     changes = {

@@ -17,7 +17,7 @@ from gnomon.errors import RunError
 from gnomon.store import RunReader, RunStatus, verify
 from gnomon.store.layout import JOURNAL
 from gnomon_lab.studies.design import Study, load, sha256
-from gnomon_lab.studies.moves import is_registered
+from gnomon_lab.studies.moves import LIBRARY, is_registered, registered_sha256
 
 __all__ = ["Cell", "StudyFolder"]
 
@@ -63,7 +63,8 @@ class StudyFolder:
             load(source)  # Its mistakes are reported before anything is written.
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / "study.py")
-            registered = {"sha256": sha256(source), "at": time.time()}
+            sha = registered_sha256(source) if source.parent == LIBRARY else sha256(source)
+            registered = {"sha256": sha, "at": time.time()}
             write_whole(registration, json.dumps(registered, indent=2) + "\n")
         found = cls(folder)
         found.require_unchanged(source)

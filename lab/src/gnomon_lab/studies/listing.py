@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gnomon_lab.studies.design import Study, load
-from gnomon_lab.studies.moves import is_registered
+from gnomon_lab.studies.moves import LIBRARY, is_registered
 
 __all__ = ["LIBRARY", "RESULTS", "Listed", "by_chance", "library", "listed", "listed_text", "publish", "shipped"]
 
-LIBRARY = Path(__file__).with_name("library")
 RESULTS = Path(__file__).with_name("results")
 """What came out of the studies that ship, one JSON file each."""
 NOT_RUN = "not run"

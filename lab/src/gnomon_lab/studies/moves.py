@@ -11,8 +11,10 @@ from pathlib import Path
 
 from gnomon_lab.studies.design import sha256, sha256_of
 
-__all__ = ["is_registered", "registered_sha256"]
+__all__ = ["LIBRARY", "is_registered", "registered_sha256"]
 
+LIBRARY = Path(__file__).with_name("library")
+"""The studies that ship."""
 MOVES = {
     "gnomon.comparison.measures": "gnomon.studies.measures",
     "gnomon.envs.scaffold": "gnomon.launch.scaffold",

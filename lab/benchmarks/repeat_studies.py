@@ -1,8 +1,8 @@
 """Repeat studies by their command in fresh clones of this repository, and compare the bytes of what they write.
 
-    python benchmarks/repeat_studies.py                                    # two exact studies and one that trains
-    python benchmarks/repeat_studies.py char-count-rises --clones 2
-    python benchmarks/repeat_studies.py my_study.py --clones 2
+    python lab/benchmarks/repeat_studies.py                                    # two exact studies and one that trains
+    python lab/benchmarks/repeat_studies.py char-count-rises --clones 2
+    python lab/benchmarks/repeat_studies.py my_study.py --clones 2
 
 A clone holds the last commit. In each one, `gnomon study NAME` runs every study from its first run. `result.json`,
 `page.md` and the plots are compared with those that ship, and with those of the first clone. What the shipped files
@@ -26,7 +26,7 @@ from gnomon_lab.studies.command import source_of
 from gnomon_lab.studies.listing import LIBRARY, RESULTS
 from gnomon_lab.studies.page import page_text
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DEFAULT = ("update-scale", "difficulty-bias", "char-count-rises")
 Files = Mapping[str, bytes]
 
@@ -41,7 +41,7 @@ def repeated(clone: Path, name: str, jobs: int) -> Files:
     """What a study writes in a clone, by file name."""
     folder = clone / "studies" / Path(name).stem.replace("_", "-")
     words = [sys.executable, "-m", "gnomon", "study", name, "--folder", str(folder), "--jobs", str(jobs)]
-    env = {**os.environ, "PYTHONPATH": str(clone / "src")}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(clone / "src"), str(clone / "lab" / "src")])}
     done = subprocess.run(words, cwd=clone, env=env, capture_output=True, text=True)
     if not (folder / "result.json").exists():
         raise SystemExit(f"{name} ended without a result\n{done.stdout}{done.stderr}")
