@@ -1,6 +1,6 @@
 """Hold environments of other libraries, really installed, to `gnomon check`, and play each twice over.
 
-    python benchmarks/adapters.py FOLDER [--only rg,gem,textarena,verifiers] [--write docs/adapters.md]
+    python benchmarks/adapters.py FOLDER [--only rg,gem,textarena,verifiers] [--write docs/results/detection.md]
 
 FOLDER gets a venv for each library that is not installed beside this package, since their pins conflict. The table
 is printed; `--write` puts it between the markers of a page.

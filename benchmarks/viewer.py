@@ -345,7 +345,7 @@ def attacked(folder: Path, count: int, show: Callable[[str], None]) -> None:
 
 
 def pictured(a: Path, b: Path, out: Path) -> None:
-    """Write the pictures of docs/viewer.md. Args: a, b: two runs of one environment, of 40 steps or more."""
+    """Write the pictures of docs/reading-runs.md. Args: a, b: two runs of one environment, of 40 steps or more."""
     from browser import Browser
 
     with RunReader(a) as reader:

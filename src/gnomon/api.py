@@ -84,7 +84,7 @@ def train(
             It returns True, False or a number. All names: `gnomon.integrations.rewarded`.
         reward_range: the lowest and highest reward of that function; a correct reply earns the highest.
         observers: objects with `start`, `step`, `evaluation` and `finish`, such as `gnomon.monitoring.JsonLines`, and
-            names of trackers, such as `tensorboard` or `wandb` (docs/trackers.md).
+            names of trackers, such as `tensorboard` or `wandb` (docs/observing.md).
         settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
             `steps=50`, `model=FOLDER`, `lora=8`). `env={…}` are options of the environment. `objective`, `engine`,
             `learner` and `curriculum` are names or objects (docs/observing.md).

@@ -12,7 +12,7 @@ __all__ = ["Rates", "rates"]
 ADAPTER = 10
 """How many times higher the rate of an adapter of a small model is than that of all weights."""
 LORA, FULL, WIDTH = 6e-4, 3e-5, 576
-"""Rates of an adapter and of all weights at this hidden size, measured (docs/real-models.md)."""
+"""Rates of an adapter and of all weights at this hidden size, measured (docs/results/learning.md)."""
 POWER = 0.78
 """Of the hidden size."""
 UNKNOWN = 4096
@@ -29,7 +29,7 @@ class Rates(NamedTuple):
 def rates(path: str, *, adapter: bool = False) -> Rates:
     """The default learning rates for a model as `policy.path` names it.
 
-    The policy that ships, and a model of its size, learn at 1e-3 (docs/results.md). A pretrained model of hidden size h
+    The policy that ships, and a model of its size, learn at 1e-3 (docs/results/learning.md). A pretrained model of hidden size h
     learns at `FULL` · (`WIDTH` / h)^`POWER`, and its adapter at the same with `LORA`. A model of unknown size counts as
     one of hidden size `UNKNOWN`.
 

@@ -52,7 +52,7 @@ def test_the_chart_was_drawn_from_these_numbers(writer: ModuleType) -> None:
 
 
 def test_what_divisions_do_to_length_is_what_the_closed_forms_say() -> None:
-    text = (DOCS / "normalisation.md").read_text()
+    text = (DOCS / "which-objective.md").read_text()
     centred = 0.4 * (1 - 0.4) * 7 / 8  # P(right)·E[A | right] in groups of 8.
     told = [float(number) for number in re.findall(r"^\| (?:a|the) .*\| (0(?:\.\d+)?) \|$", text, re.M)]
     expected = [0, centred * group_mean_bias(0.1, 8), centred * group_mean_bias(0.1, 256), centred * own_mean_bias(0.1)]
@@ -60,7 +60,7 @@ def test_what_divisions_do_to_length_is_what_the_closed_forms_say() -> None:
 
 
 def test_rows_named_beside_peers_exist() -> None:
-    table = (DOCS / "normalisation.md").read_text().partition("| library |")[2].partition("\n\n")[0]
+    table = (DOCS / "which-objective.md").read_text().partition("| library |")[2].partition("\n\n")[0]
     named = {name.strip() for line in table.splitlines()[2:] for name in line.split("|")[-2].split(",")}
     assert "dr_grpo" in named and named - {"none"} <= set(TABLE)
 

@@ -110,7 +110,7 @@ def tune(
     """The best member of a family for a metric, for each noise, in plain values.
 
     One Λ and one scatter are taken for all prompts. `scored_terms` does without that, and chooses worse from the scores
-    of a run's few groups (docs/results.md, *measured*).
+    of a run's few groups (docs/lab/results.md, *measured*).
 
     Args:
         metric_name: `log p` or `pass@k`.

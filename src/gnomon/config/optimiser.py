@@ -37,7 +37,7 @@ def optimiser(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "optim.type=sgd needs optim.lr",
             where=origins.get("optim.type", "optim.type"),
             why="its steps are as large as the gradient, whose size depends on the model and the objective",
-            fix="optim.lr=10, or 0.1 for a pretrained model, then three times more or less (docs/optimisers.md)",
+            fix="optim.lr=10, or 0.1 for a pretrained model, then three times more or less (docs/numerics.md)",
         )
     if optim.states == "8bit" and config.ranks:
         yield ConfigError(

@@ -17,7 +17,7 @@ UNPACKED = 20
 """Bytes per number of a tensor that a step with moments in 8 bits makes for a while on a CPU: both moments, the
 gradient, and two steps on the way to the divisor, in float32."""
 PACKING = 2.8e-8
-"""Seconds in which a CPU unpacks and packs both moments of one weight. Measured once (docs/optimisers.md)."""
+"""Seconds in which a CPU unpacks and packs both moments of one weight. Measured once (docs/results/speed.md)."""
 
 
 def state_bytes(config: RunConfig, parameters: Iterable[Tensor]) -> float:
