@@ -54,7 +54,9 @@ SWITCHES = {"bf16": "bfloat16", "fp16": "float16"}
 """Their key that is true or false to our value where it is true."""
 
 BATCH = "a step has rollout.prompts x rollout.group rollouts; the size of a micro-batch changes no result"
-DEVICE = "training runs on policy.device, in one process, or with ranks=N in N processes of one machine (docs/machines.md)"
+DEVICE = (
+    "training runs on policy.device, in one process, or with ranks=N in N processes of one machine (docs/machines.md)"
+)
 SAMPLING = "replies are sampled from the full distribution at rollout.temperature, since that distribution is trained"
 ENGINE = "engine.type=vllm engine.python=PATH samples with vLLM, in a process of its own (docs/engines.md)"
 TRACKER = "a run is recorded in its folder; gnomon show RUN reads it"
