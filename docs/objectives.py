@@ -52,9 +52,9 @@ at the start of the batch: in the first update only the correction acts on the d
 movement of the policy is added. A card has a line for each case.
 
 How each row is proven: `gnomon exact NAME`; on the policy that ships, with its engine and its learner,
-`python benchmarks/audit.py`. How others divide: [normalisation](which-objective.md#how-the-loss-is-normalised). What others
-call a row: [objective-names.md](objective-names.md). A row of your own: [adding-an-objective.md](adding-an-objective.md). Two
-rows side by side: `gnomon objective NAME --compare OTHER`.
+`python benchmarks/audit.py`. How others divide: [normalisation](which-objective.md#how-the-loss-is-normalised). What
+others call a row: [objective-names.md](objective-names.md). A row of your own:
+[adding-an-objective.md](adding-an-objective.md). Two rows side by side: `gnomon objective NAME --compare OTHER`.
 
 Groups of {group}, or the smallest that the row takes. *Cosine*: with ∇p, in the world of 15 answers. *Length*: how
 right and wrong answers change in length where length earns nothing (`gnomon.objectives.length_bias`).

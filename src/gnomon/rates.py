@@ -29,9 +29,9 @@ class Rates(NamedTuple):
 def rates(path: str, *, adapter: bool = False) -> Rates:
     """The default learning rates for a model as `policy.path` names it.
 
-    The policy that ships, and a model of its size, learn at 1e-3 (docs/results/learning.md). A pretrained model of hidden size h
-    learns at `FULL` · (`WIDTH` / h)^`POWER`, and its adapter at the same with `LORA`. A model of unknown size counts as
-    one of hidden size `UNKNOWN`.
+    The policy that ships, and a model of its size, learn at 1e-3 (docs/results/learning.md). A pretrained model of
+    hidden size h learns at `FULL` · (`WIDTH` / h)^`POWER`, and its adapter at the same with `LORA`. A model of unknown
+    size counts as one of hidden size `UNKNOWN`.
 
     Args: adapter: whether an adapter is trained in the place of all weights.
     Source: the power of the hidden size, and ten or more times the rate for an adapter: Schulman et al. 2025, "LoRA
