@@ -19,16 +19,15 @@ HEAD = """\
 # The environments that ship
 
 Written by `python docs/gallery.py`. `gnomon env list` prints the table, `gnomon play NAME` asks you the questions, and
-`gnomon check NAME` holds one to what every environment must do. How to write one: [environments.md](environments.md).
+`gnomon check NAME` runs the conformance tests on it. How to write one: [environments.md](environments.md).
 
 | environment | turns | players | reward | options |
 |---|---|---|---|---|
 {rows}
 
-Every answer stands in one slot `<answer>...</answer>`, that of `code` in one block of Python. The reward of one turn is
-1 for a right answer and, where `format` says so, something for one that can be read. Of several turns, a player is
-forgiven `retries` replies without a legal move, and a lone one is paid `speed` on top of success. `seed` draws the
-tasks.
+Answers stand in one slot `<answer>...</answer>`, those of `code` in one block of Python. In one turn, a right answer has
+the reward 1, and a wrong one that can be parsed has `format`. In several turns, a player may give `retries` replies
+without a legal action, and a single player gets `speed` in addition to success. `seed` determines the tasks.
 """
 
 ENTRY = """\

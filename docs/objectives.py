@@ -28,28 +28,25 @@ DOCS = Path(__file__).parent
 INDEX = """\
 # What does each objective maximise?
 
-Every row of the table `gnomon.objectives.TABLE`, with what enumeration and derivation say of it. This page and those
-it leads to are written by `python docs/objectives.py`; `gnomon objective NAME` prints the same card for any group.
+Every row of `gnomon.objectives.TABLE`, as enumeration and derivation describe it. `python docs/objectives.py` writes
+this page and the pages it links to; `gnomon objective NAME` prints the same card for any group size.
 
 ![w(p) of every row, relative to its value at one half](objectives.svg)
 
-The expected gradient of one prompt is compared with ∇p, the gradient of its success rate. An objective with
-E[g] = w(p)·∇p maximises ∫w: expected reward if w is constant, log-likelihood of success if w = 1/p. So **w is what a
-prompt weighs when the policy solves it with probability p**. A learning rate makes up for its size, so only its shape
-counts: w(p)/w(½). Rows that leave the direction of ∇p have a cosine below one; there w is the part along ∇p, measured
-in a small world, and where it is below one half the row maximises something else: no shape is given. The chart names
-eleven shapes; the page of each row has its own.
+The expected gradient of one prompt is compared with ∇p, the gradient of its success rate. If E[g] = w(p)·∇p, the
+objective maximises ∫w: expected reward if w is constant, log-likelihood of success if w = 1/p. So **w is the weight of
+a prompt that the policy solves with probability p**. A learning rate makes up for its size, so the table shows its
+shape, w(p)/w(½). Rows that leave the direction of ∇p have a cosine below one; w is then the part along ∇p. Below one
+half, the row maximises something else, and no shape is shown.
 
-**Closed form.** *Target* is derived from the distribution of one rollout, without the code of the advantage, so a
-wrong advantage does not match it. K and F are the right and the wrong rollouts of a group of N, M ~ Bin(N−1, p). Some
-closed forms hold only for rewards 0 and 1, or for some group sizes. In all other cases the suite checks a weaker
-statement: the gradient is Σ π h ∇log π, with h the mean of the row's own advantage. It is true of any advantage.
+**Target** is the expected gradient, derived from the distribution of one rollout without the code of the advantage. K
+and F are the right and the wrong rollouts of a group of N, M ~ Bin(N−1, p). Some closed forms hold only for rewards 0
+and 1, or for some group sizes; elsewhere the suite checks that the gradient is Σ π h ∇log π, with h the mean of the
+row's own advantage.
 
-**Sampler apart.** A sampler can differ a little from the policy: another kernel, another precision, older weights.
-The effect depends on the number of updates per batch. With one update and no correction, the ratio is taken to the
-sampler, and treats the difference as a movement of the policy. With several updates the ratio is taken to the policy
-at the start of the batch: in the first update only the correction acts on the difference, and in later updates the
-movement of the policy is added. A card has a line for each case.
+**Sampler apart.** A sampler can differ a little from the policy: another kernel, precision or age of weights. With one
+update per batch and no correction, the ratio to the sampler treats the difference as a movement of the policy. With
+several updates, only a correction acts on the difference in the first. A card has a line for each case.
 
 How each row is proven: `gnomon exact NAME`; on the policy that ships, with its engine and its learner,
 `python benchmarks/audit.py`. How others divide: [normalisation](which-objective.md#how-the-loss-is-normalised). What
