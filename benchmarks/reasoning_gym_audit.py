@@ -199,9 +199,9 @@ def page(release: str, table: dict[str, Any], rows: list[str]) -> str:
 
 PAGE = """# Which of reasoning-gym's scorers to trust
 
-`benchmarks/reasoning_gym_audit.py` tests the scorers of the {total} data sets of reasoning-gym {release}, on {items} items
-of seed {seed} each. A scorer gets the text in a reply's slot. "Nothing" is a reply that is not an answer: no slot, an
-empty slot, a word, the question itself, a list of every number.
+`benchmarks/reasoning_gym_audit.py` tests the scorers of the {total} data sets of reasoning-gym {release}, on {items}
+items of seed {seed} each. A scorer gets the text in a reply's slot. "Nothing" is a reply that is not an answer: no
+slot, an empty slot, a word, the question itself, a list of every number.
 
 | trusted | data sets | meaning |
 |---|---|---|

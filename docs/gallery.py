@@ -25,8 +25,8 @@ Written by `python docs/gallery.py`. `gnomon env list` prints the table, `gnomon
 |---|---|---|---|---|
 {rows}
 
-Answers stand in one slot `<answer>...</answer>`, those of `code` in one block of Python. In one turn, a right answer has
-the reward 1, and a wrong one that can be parsed has `format`. In several turns, a player may give `retries` replies
+Answers stand in one slot `<answer>...</answer>`, those of `code` in one block of Python. In one turn, a right answer
+has the reward 1, and a wrong one that can be parsed has `format`. In several turns, a player may give `retries` replies
 without a legal action, and a single player gets `speed` in addition to success. `seed` determines the tasks.
 """
 
