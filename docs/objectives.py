@@ -54,7 +54,7 @@ others call a row: [objective-names.md](objective-names.md). A row of your own:
 [adding-an-objective.md](adding-an-objective.md). Two rows side by side: `gnomon objective NAME --compare OTHER`.
 
 Groups of {group}, or the smallest that the row takes. *Cosine*: with ∇p, in the world of 15 answers. *Length*: how
-right and wrong answers change in length where length earns nothing (`gnomon.objectives.length_bias`).
+right and wrong answers change in length where length earns nothing (`gnomon.theory.length_bias`).
 
 | objective | target | w(.05)/w(½) | w(.95)/w(½) | cosine | length | source |
 |---|---|---|---|---|---|---|
