@@ -49,6 +49,7 @@ OPEN = {
     "learner": "str | Learner",
     "curriculum": "str | Curriculum",
     "model": "str | Path",
+    "agent": "str",
 }
 """Tables with options of their own, which no one type names, and parts that may be objects."""
 

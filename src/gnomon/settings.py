@@ -602,6 +602,8 @@ class Settings(TypedDict, total=False):
     """What trains: `local`, in this process; `ray`, in a process of the Ray cluster of `launch.type=ray`; the address
     that `gnomon serve-learner` printed; or `tinker:MODEL`, an adapter of this base model on the Tinker service.
     `object:NAME` was passed to `gnomon.train` as a Python object."""
+    agent: str
+    """`env.agent`."""
     model: str | Path
     """`policy.path`."""
     lora: int

@@ -43,6 +43,7 @@ Origins = Mapping[str, str]
 """Dotted key to where it was given."""
 
 SHORT = {
+    "agent": "env.agent",
     "env": "env.type", "policy": "policy.path", "model": "policy.path", "lora": "policy.lora.rank",
     "objective": "objective.type", "engine": "engine.type",
     "launch": "launch.type",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.envs.base import Env, Episode, SingleTurn, Step, Tasks, identity
 
 if TYPE_CHECKING:
+    from gnomon.envs.agent import Agent, End
     from gnomon.envs.anytime import Anytime
     from gnomon.envs.arithmetic import Arithmetic
     from gnomon.envs.calculator import Calculator
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENVS",
+    "Agent",
     "Anytime",
     "Arithmetic",
     "Ask",
@@ -44,6 +46,7 @@ __all__ = [
     "Code",
     "Countdown",
     "Dataset",
+    "End",
     "Env",
     "Episode",
     "GuessNumber",
@@ -92,6 +95,8 @@ NAMES = (
 """Names of the shipped environments. Each is a module of this package; its class has the same name in CamelCase."""
 TURNS = ("Ask", "MultiTurn", "Play")
 """Names from `gnomon.envs.turns`, for environments of several turns."""
+AGENTS = ("Agent", "End")
+"""Names from `gnomon.envs.agent`, for environments whose episode is a program."""
 
 
 class Shipped(Mapping[str, type[Env]]):
@@ -124,6 +129,8 @@ ENVS = Shipped()
 def __getattr__(name: str) -> Any:
     if name in TURNS:
         return getattr(importlib.import_module(f"{__name__}.turns"), name)
+    if name in AGENTS:
+        return getattr(importlib.import_module(f"{__name__}.agent"), name)
     for env in NAMES:
         if capitals(env) == name:
             return ENVS[env]

@@ -7,18 +7,20 @@ import random
 import shlex
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from gnomon.envs.base import Step, Tasks
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
-from gnomon.verifiers.judging import OVER_TIME, exceeded
+from gnomon.verifiers.judging import LIMIT, OVER_TIME, exceeded
 
-__all__ = ["Agent", "AgentEpisode", "End", "Launch"]
+__all__ = ["CALLS", "Agent", "AgentEpisode", "End", "Launch", "launch_of", "over"]
 
 Files = Mapping[str, bytes]
+CALLS = 16
+"""Replies of the policy in an episode, unless an environment says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Launch:
     """Environment variables beside those that name the endpoint."""
     readable: tuple[str, ...] = ()
     """Paths of the host that it may read, beside the interpreter and its packages."""
-    calls: int = 16
+    calls: int = CALLS
     """Largest number of replies."""
     tokens: int | None = None
     """Largest number of sampled tokens over all replies."""
@@ -105,7 +107,7 @@ class Agent(ABC):
 
     command: str = ""
     """The program and its arguments, as in a shell."""
-    calls: int = 16
+    calls: int = CALLS
     """Largest number of replies of the policy in an episode."""
     tokens: int = 0
     """Largest number of sampled tokens in an episode. 0: no limit."""
@@ -142,15 +144,10 @@ class Agent(ABC):
 
     def launch(self, task: Task) -> Launch:
         """The program of a task, and its limits."""
-        prompt = "\n".join(message.content for message in task.messages)
-        command = tuple(word.replace("{prompt}", prompt) for word in shlex.split(self.command))
-        if not command:
-            raise ValueError(f'{type(self).__name__} has no command; write command = "python agent.py"')
         files = {name: data.encode() if isinstance(data, str) else data for name, data in self.folder(task).items()}
-        return Launch(
-            command=command,
+        return replace(
+            launch_of(self.command, task),
             files=files,
-            stdin=prompt.encode(),
             calls=self.calls,
             tokens=self.tokens or None,
             seconds=self.wall_seconds,
@@ -165,7 +162,7 @@ class Agent(ABC):
         return Tasks(self, split)
 
     def start(self, task: Task, key: Key) -> AgentEpisode:
-        return AgentEpisode(self, task)
+        return AgentEpisode(task, self.launch(task), lambda end: self.verdict(task, end))
 
     @property
     def expert(self) -> Any:
@@ -176,7 +173,7 @@ class Agent(ABC):
 
     def verdict(self, task: Task, end: End) -> Verdict:
         if end.limit:
-            return exceeded(OVER_TIME if end.limit == "time" else f"the limit of {end.limit}", self.reward_range)
+            return over(end, self.reward_range)
         value = self.judge(task, end)
         if isinstance(value, Verdict):
             return value
@@ -187,13 +184,26 @@ class Agent(ABC):
 class AgentEpisode:
     """The play of a task by a program: its end is the one reply."""
 
-    def __init__(self, env: Agent, task: Task) -> None:
+    def __init__(self, task: Task, launch: Launch, judge: Callable[[End], Verdict]) -> None:
         self.messages: tuple[Message, ...] = task.messages
-        self.launch = env.launch(task)
-        self._env, self._task = env, task
+        self.launch, self._judge = launch, judge
 
     def step(self, reply: str) -> Step:
-        return Step(done=True, verdict=self._env.verdict(self._task, End.loads(reply)))
+        return Step(done=True, verdict=self._judge(End.loads(reply)))
 
     def close(self) -> None:
         """Does nothing: the program runs elsewhere."""
+
+
+def over(end: End, reward_range: tuple[float, float]) -> Verdict:
+    """The verdict on a program that a limit ended."""
+    return exceeded(OVER_TIME if end.limit == "time" else LIMIT.format(end.limit), reward_range)
+
+
+def launch_of(command: str, task: Task) -> Launch:
+    """A command for a task. Raises: ValueError for an empty command."""
+    prompt = "\n".join(message.content for message in task.messages)
+    words = tuple(word.replace("{prompt}", prompt) for word in shlex.split(command))
+    if not words:
+        raise ValueError('there is no command; write command = "python agent.py"')
+    return Launch(command=words, stdin=prompt.encode())

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gnomon import verifiers
-from gnomon.envs.base import SLOT, SPLITS, SingleTurn, exemplified, identity, split_of, user
+from gnomon.envs.agent import CALLS, AgentEpisode, End, launch_of, over
+from gnomon.envs.base import SLOT, SPLITS, Episode, SingleTurn, exemplified, identity, split_of, user
 from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
 from gnomon.envs.messages import messages_of
 from gnomon.envs.row_checks import (
@@ -89,6 +90,9 @@ class Dataset(SingleTurn):
     """Number of train rows to keep from the start; 0 keeps all."""
     repeat: int = 1
     """Number of times the train rows are repeated. One row repeated many times is one-shot training."""
+    agent: str = ""
+    """Command of a program that plays every row and calls the policy over HTTP, such as `python agent.py`. What it
+    prints is judged. Empty: the policy replies itself."""
     format: float = 0.0
     other_readings: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Options under which other reference answers can be read, for the fix of an error."""
@@ -133,6 +137,22 @@ class Dataset(SingleTurn):
 
     def make(self, rng: random.Random) -> Task:
         raise NotImplementedError("the tasks of a data set are its rows")
+
+    @property
+    def max_turns(self) -> int:
+        return CALLS if self.agent else 1
+
+    @property
+    def isolation(self) -> tuple[str, ...]:
+        return ("session",) if self.agent else ()
+
+    def start(self, task: Task, key: Key) -> Episode:  # type: ignore[override]
+        if not self.agent:
+            return super().start(task, key)
+        return AgentEpisode(task, launch_of(self.agent, task), lambda end: self._ended(task, end))
+
+    def _ended(self, task: Task, end: End) -> Verdict:
+        return over(end, self.reward_range) if end.limit else self.verify(task, end.output)
 
     def tasks(self, split: str) -> Rows:  # type: ignore[override]
         if split not in SPLITS:
