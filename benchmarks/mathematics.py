@@ -28,7 +28,7 @@ SECONDS = 5.0
 def ours(pair: dict[str, Any]) -> tuple[bool, float]:
     task = Task(id="pair", messages=(), answer=pair["gold"])
     began = time.perf_counter()
-    verdict = Math().verify(task, f"<answer>{pair['answer']}</answer>")
+    verdict = Math(form=pair.get("form", "reduced")).verify(task, f"<answer>{pair['answer']}</answer>")
     return verdict.correct, time.perf_counter() - began
 
 

@@ -14,10 +14,10 @@ from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.extract import Extraction
 from gnomon.verifiers.mathematics.answer import USUAL, Answer, Reading, option, read, readings, spoken, worded, written
 from gnomon.verifiers.mathematics.calendar import dated
-from gnomon.verifiers.mathematics.compare import Comparison
+from gnomon.verifiers.mathematics.compare import Comparison, Form
 from gnomon.verifiers.mathematics.naming import stripped
 from gnomon.verifiers.mathematics.node import Node, key
-from gnomon.verifiers.mathematics.question import misses_form, repeats
+from gnomon.verifiers.mathematics.question import completed, misses_form, repeats
 from gnomon.verifiers.mathematics.words import noun
 from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several, require_shallow
@@ -33,8 +33,8 @@ NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 class Math(Answered):
     r"""The answer is a number, a formula, or a list of them, in one `\boxed{…}` or `<answer>…</answer>`.
 
-    If the reference is fully evaluated, the answer must be too: `6 \cdot 7` and `2x + 3x` are rejected. An answer that
-    copies a piece of the task's messages is rejected, unless the reference has the same form.
+    With the form `reduced`, the answer must be fully evaluated if the reference is: `6 \cdot 7` and `2x + 3x` are
+    rejected. An answer that copies a piece of the task's messages is rejected, unless the reference has the same form.
 
     Brackets decide the kind of a list: `(1, 2)` is ordered; `\{1, 2\}` and `1, 2` are in any order.
     Raises: ResourceError E111 if the package mpmath is not installed.
@@ -42,8 +42,10 @@ class Math(Answered):
 
     units: Units = Units.OPTIONAL
     percent: Percent = Percent.SHARE
-    decimals: int = 6
-    """A decimal with at least this many places may stand for an irrational number, rounded or truncated."""
+    form: Form = Form.REDUCED
+    """How an answer must be written: `any`, `reduced` or `exact`."""
+    decimals: int = 0
+    """Places from which a decimal is accepted for an irrational number, rounded or truncated; 0: never."""
 
     imports: ClassVar[tuple[str, ...]] = ("mpmath",)
 
@@ -51,6 +53,7 @@ class Math(Answered):
         super().__post_init__()
         object.__setattr__(self, "units", Units(self.units))
         object.__setattr__(self, "percent", Percent(self.percent))
+        object.__setattr__(self, "form", Form(self.form))
         if importlib.util.find_spec("mpmath") is None:
             fix = 'pip install "gnomon[math]"'
             raise ResourceError("E111", "the verifier Math needs the package mpmath", fix=fix)
@@ -63,8 +66,8 @@ class Math(Answered):
         question = "\n".join(message.content for message in task.messages if message.role != "assistant")
 
         def accepts(answer: str) -> bool:
-            right = self.accepts(answer, task.answer)
-            if right and question and (why := _ruled_out(answer, str(task.answer), question)):
+            right = self.accepts(completed(answer, str(task.answer), question), task.answer)
+            if right and question and (why := self._ruled_out(answer, str(task.answer), question)):
                 raise Rejected(why)
             return right
 
@@ -82,7 +85,7 @@ class Math(Answered):
         if asked is not None and asked[1]:
             wanted = asked[1]
         problem: Malformed | Rejected | Several | None = None
-        for reading in readings(answer + " " + wanted):
+        for reading in readings(answer, wanted):
             try:
                 if self._same(answer, wanted, reading):
                     return True
@@ -104,7 +107,7 @@ class Math(Answered):
         parsed = read(answer, reading)
         if right.node is None or parsed.node is None:
             return False
-        return Comparison(self.units, self.percent, self.decimals).same(parsed.node, right.node)
+        return Comparison(self.units, self.percent, self.decimals, self.form).same(parsed.node, right.node)
 
     def _chosen(self, parsed: tuple[str, str], asked: tuple[str, str]) -> bool:
         """Whether two options have the same letter, and the same text where both have one."""
@@ -117,6 +120,24 @@ class Math(Answered):
             if found is None or found.kind == "list" or (found.kind == "words" and not noun(found.text)):
                 raise Several("an option and another answer")
         return True
+
+    def _ruled_out(self, answer: str, gold: str, question: str) -> str:
+        """Why an answer with the correct value does not answer this question; empty if it does. Options are exempt."""
+        if option(gold) is not None:
+            return ""
+        try:
+            parsed, right = read(answer).node, read(gold).node
+        except (Malformed, Rejected, Several):
+            return ""
+        if parsed is None or right is None:
+            return ""
+        mine, theirs = _bare(parsed), _bare(right)
+        other = key(mine) != key(theirs) or (mine.kind == "number" and mine.text != theirs.text)
+        if other and parsed.kind == right.kind == "quantity" and (number := NUMBER.search(answer)):
+            answer = number.group()  # The unit may be written in other words.
+        if other and repeats(answer, question):
+            return "the answer repeats a piece of the question"
+        return "" if self.form is Form.ANY else misses_form(mine, theirs, question)
 
 
 def _gold(gold: Any) -> str:
@@ -149,25 +170,6 @@ def _same_date(parsed: tuple[str, ...], right: tuple[str, ...]) -> bool:
         mine == theirs or (place == optional and not (mine and theirs))
         for place, (mine, theirs) in enumerate(zip(parsed, right, strict=True))
     )
-
-
-def _ruled_out(answer: str, gold: str, question: str) -> str:
-    """Why an answer with the correct value does not answer this question; empty if it does. Options are exempt."""
-    if option(gold) is not None:
-        return ""
-    try:
-        parsed, right = read(answer).node, read(gold).node
-    except (Malformed, Rejected, Several):
-        return ""
-    if parsed is None or right is None:
-        return ""
-    mine, theirs = _bare(parsed), _bare(right)
-    other = key(mine) != key(theirs) or (mine.kind == "number" and mine.text != theirs.text)
-    if other and parsed.kind == right.kind == "quantity" and (number := NUMBER.search(answer)):
-        answer = number.group()  # The unit may be written in other words.
-    if other and repeats(answer, question):
-        return "the answer repeats a piece of the question"
-    return misses_form(mine, theirs, question)
 
 
 def _bare(node: Node) -> Node:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from gnomon.verifiers.mathematics.bound import rebound
 from gnomon.verifiers.mathematics.calendar import DRESS, dated
 from gnomon.verifiers.mathematics.grammar import parsed
-from gnomon.verifiers.mathematics.node import Node
+from gnomon.verifiers.mathematics.node import Node, walk
 from gnomon.verifiers.mathematics.notation import shown, tokens
 from gnomon.verifiers.mathematics.words import sorted_out
-from gnomon.verifiers.slot import Malformed
+from gnomon.verifiers.slot import Malformed, Rejected, Several
 from gnomon.verifiers.text import unwrapped
 
 __all__ = ["USUAL", "Answer", "Reading", "option", "read", "readings", "spoken", "worded", "written"]
@@ -64,12 +64,22 @@ def read(text: str, reading: Reading = USUAL) -> Answer:
     return Answer(shown(rebound(signs)), parsed(signs))
 
 
-def readings(text: str) -> tuple[Reading, ...]:
-    """The possible readings of a text, the usual one first. An answer is correct if it is correct under one of them."""
-    others = [Reading(thousands=False)] * bool(GROUPED.search(text)) + [Reading(units=False)] * bool(
-        LETTER.search(text)
-    )
+def readings(answer: str, gold: str) -> tuple[Reading, ...]:
+    """The possible readings, the usual one first. An answer is correct if it is correct under one of them.
+
+    A gold such as `1,234` is a number. In a list, the same text can be two elements.
+    """
+    lists = bool(GROUPED.search(answer + " " + gold)) and (not GROUPED.search(gold) or _listed(gold))
+    others = [Reading(thousands=False)] * lists + [Reading(units=False)] * bool(LETTER.search(answer + " " + gold))
     return USUAL, *others
+
+
+def _listed(text: str) -> bool:
+    try:
+        node = read(text).node
+    except (Malformed, Rejected, Several):
+        return True
+    return node is None or any(part.kind in ("list", "set", "tuple") for part in walk(node))
 
 
 def written(text: str, reading: Reading = USUAL) -> str:

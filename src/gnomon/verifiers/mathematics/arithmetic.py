@@ -131,11 +131,17 @@ class Arithmetic(ABC):
     def beside(self, factors: list[Node]) -> Node:
         """The next factor. Raises: Malformed if two numbers are adjacent."""
         whole = factors[-1]
-        fraction = self.peek() == "\\frac" or (self.kind() == "number" and self.peek(1) == "/")
+        currency = whole.text if whole.kind == "quantity" and whole.text in CURRENCIES else ""
+        whole = whole.parts[0] if currency else whole
+        texts = (self.peek(), self.peek(1))
+        fraction = "\\frac" in (texts[0], texts[1] * (texts[0] == "{")) or (self.kind() == "number" and texts[1] == "/")
         start = self.place
         if integer(whole) and fraction and (part := self.proper()) is not None:
             factors.pop()
-            return number(whole.value + part, "mixed")
+            mixed = (
+                _percent(number(whole.value + part, "mixed")) if self.drop("%") else number(whole.value + part, "mixed")
+            )
+            return Node("quantity", (mixed,), currency) if currency else mixed
         self.place = start
         if self.kind() in ("number", "based") and whole.kind in ("number", "based"):
             raise Malformed("numbers side by side")
@@ -164,9 +170,11 @@ class Arithmetic(ABC):
                     raise Malformed("a power of a power needs parentheses")
                 node = Node("power", (node, exponent))
             elif self.drop("!"):
+                if self.peek() == "!":
+                    raise Malformed("a double factorial, or a factorial of a factorial without parentheses")
                 node = Node("call", (node,), "factorial")
             elif self.drop("%"):
-                node = number(node.value / 100, "percent") if node.kind == "number" else _quotient(node, number(100))
+                node = _percent(node)
             elif self.drop("°"):
                 text = "°" if self.kind() != "letter" or self.peek() not in ("C", "F") else "°" + self.take()
                 node = Node("quantity", (node,), text)
@@ -441,6 +449,10 @@ def _summed(terms: list[Node]) -> Node:
 
 def _multiplied(factors: list[Node]) -> Node:
     return factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+
+
+def _percent(node: Node) -> Node:
+    return number(node.value / 100, "percent") if node.kind == "number" else _quotient(node, number(100))
 
 
 def _quotient(top: Node, bottom: Node) -> Node:

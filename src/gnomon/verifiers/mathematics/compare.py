@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 
 from gnomon.verifiers.mathematics.equation import closed, decimals, difference, proportional, same_inequality
 from gnomon.verifiers.mathematics.finished import undone
-from gnomon.verifiers.mathematics.naming import members, same_name, stripped
+from gnomon.verifiers.mathematics.naming import asked_total, members, same_name, stripped
 from gnomon.verifiers.mathematics.node import Node, integer, key, name, negative, number, rebuilt, walk
 from gnomon.verifiers.mathematics.prepare import bare_log, decadic, percentage, prepared
 from gnomon.verifiers.mathematics.region import ranged, region, same_region
@@ -23,7 +25,26 @@ from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Malformed, Rejected, Several
 from gnomon.verifiers.units import measure
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "Form"]
+
+GOLD_PLACES = 6
+"""Decimal places from which a decimal gold can be a rounded irrational number."""
+
+
+DEGREES, RADIANS = ((("angle", 1),), (("radian", 1),))
+"""The dimensions of angles, as `measure` returns them."""
+
+
+class Form(StrEnum):
+    """How an answer with the correct value must be written."""
+
+    ANY = "any"
+    """Any expression with this value."""
+    REDUCED = "reduced"
+    """Fully computed, if the gold is."""
+    EXACT = "exact"
+    """As the gold, apart from typography."""
+
 
 MANY = ("list", "set")
 PLACED = ("tuple", "matrix")
@@ -36,9 +57,12 @@ class Comparison:
     units: Units
     percent: Percent
     decimals: int
+    form: Form = Form.REDUCED
 
     def same(self, answer: Node, right: Node) -> bool:
         """Whether an answer is correct. Raises: Rejected, Several or Malformed if it is not one evaluated answer."""
+        if self.form is Form.EXACT:
+            return answer == right
         answer, right = self.prepared(answer), self.prepared(right)
         if key(answer) == key(right):
             return True
@@ -96,6 +120,8 @@ class Comparison:
             if right.kind in PLACED and not any(part.kind in PLACED for part in answer.parts):
                 return False
             raise Several("more than one answer where one is asked")
+        if len(mine) == len(theirs) and not any("_" in stripped(part)[0] for part in theirs):
+            mine = tuple(_without_index(mine))
         if _assigns(answer) and _assigns(right):
             return self.in_order(_by_name(answer), _by_name(right))
         if _assigns(answer) or _assigns(right):
@@ -107,6 +133,8 @@ class Comparison:
         names, row = (answer, right) if _assigns(answer) else (right, answer)
         called, row = stripped(row)
         if row.kind not in ("tuple", "list") or called != ",".join(sorted(called.split(","))):
+            return False
+        if any(stripped(part)[0] for part in row.parts):
             return False
         if names is answer:
             return self.in_order(_by_name(names), row.parts)
@@ -159,6 +187,8 @@ class Comparison:
 
     def relations(self, answer: Node, right: Node) -> bool:
         """Compare equations that are more than `name = value`."""
+        if right.kind != "relation" and (total := asked_total(answer)) is not None:
+            return self.one(total, right)
         mine = closed(answer) if answer.kind == "relation" else ()
         theirs = closed(right) if right.kind == "relation" else ()
         if mine or theirs:
@@ -168,7 +198,7 @@ class Comparison:
             raise Rejected("the answer leaves work undone: an equation that is not solved")
         if len(variables(right)) < 2:
             raise Rejected("the answer leaves work undone: an equation that is not solved")
-        if why := undone(answer):
+        if self.form is Form.REDUCED and (why := undone(answer)):
             raise Rejected(f"the answer leaves work undone: {why}")
         return proportional(difference(answer), difference(right))
 
@@ -188,9 +218,10 @@ class Comparison:
         )
 
     def residues(self, answer: Node, right: Node) -> bool:
-        if answer.kind != right.kind:
-            mine, theirs = (node.parts[0] if node.kind == "modulo" else node for node in (answer, right))
-            return self.one(mine, theirs)
+        if right.kind != "modulo":
+            return False
+        if answer.kind != "modulo":
+            return self.one(answer, right.parts[0])
         (mine, base), (theirs, other) = answer.parts, right.parts
         if not self.one(base, other):
             return False
@@ -206,6 +237,8 @@ class Comparison:
             one, two = measure(unit), measure(other)
             if one is None or two is None:
                 return one is two and _singular(unit) == _singular(other) and self.one(mine, theirs)
+            if {size[0] for size in (one, two)} == {DEGREES, RADIANS}:
+                return equal(_in_degrees(mine, one[0]), _in_degrees(theirs, two[0])) and self.finished(mine, theirs)
             if one[0] != two[0]:
                 return False
             if one[1] != two[1]:
@@ -218,27 +251,32 @@ class Comparison:
         return self.one(mine, theirs)
 
     def formulas(self, answer: Node, right: Node) -> bool:
-        if equal(_constant_of_integration(answer, right), right):
+        answer = _constant_of_integration(answer, right)
+        if equal(answer, right):
             return self.finished(answer, right)
-        return self.rounded(answer, right) or self.rounded(right, answer)
+        if self.decimals and self.rounded(answer, right, self.decimals):
+            return True
+        return self.rounded(right, answer, GOLD_PLACES)
 
     def finished(self, answer: Node, right: Node) -> bool:
-        """True. Raises: Rejected if the reference is evaluated and the answer is not."""
+        """True. Raises: Rejected if the reference is evaluated and the answer is not, and it must be."""
+        if self.form is Form.ANY:
+            return True
         why = undone(answer) or ("letters that cancel" if variables(answer) - variables(right) else "")
         shifted = any(part.kind == "number" and part.text == "scientific" for part in walk(right))
         if why and not undone(right) and not (shifted and answer.kind == "number"):
             raise Rejected(f"the answer leaves work undone: {why}")
         return True
 
-    def rounded(self, decimal: Node, exact: Node) -> bool:
+    def rounded(self, decimal: Node, exact: Node, places: int) -> bool:
         """Whether `decimal` has enough places and is the irrational `exact`, rounded or truncated."""
         if decimal.kind == "negative":
-            return self.rounded(decimal.parts[0], negative(exact))
+            return self.rounded(decimal.parts[0], negative(exact), places)
         if decimal.kind != "number" or decimal.text != "plain" or variables(exact) or exact.kind == "number":
             return False
         shown = decimals(decimal.value)
         found = constant(exact)
-        if shown < self.decimals or found is None or isinstance(found, Fraction) or found.imag != 0:
+        if shown < places or found is None or isinstance(found, Fraction) or found.imag != 0:
             return False
         if rational_value(found) is not None:
             return False
@@ -253,6 +291,14 @@ def _assigns(node: Node) -> bool:
     """Whether a list assigns values to different names."""
     names = [stripped(part)[0] for part in node.parts] if node.kind == "list" else []
     return bool(names) and all(names) and len({called.partition("_")[0] for called in names}) > 1
+
+
+def _without_index(parts: tuple[Node, ...]) -> Iterator[Node]:
+    """The solutions `x_1 = 2, x_2 = 3` as `x = 2, x = 3`; other parts as they are."""
+    names = [stripped(part)[0].partition("_") for part in parts]
+    numbered = len({base for base, _, _ in names}) == 1 and len({at for _, _, at in names if at}) == len(parts) > 1
+    for part, (base, _, _) in zip(parts, names, strict=True):
+        yield Node("relation", (name(base), stripped(part)[1]), "=") if numbered else part
 
 
 def _by_name(node: Node) -> tuple[Node, ...]:
@@ -288,6 +334,12 @@ def _quantity(node: Node) -> tuple[Node, str]:
     return (node.parts[0], node.text) if node.kind == "quantity" else (node, "")
 
 
+def _in_degrees(angle: Node, dimension: tuple[tuple[str, int], ...]) -> Node:
+    if dimension == DEGREES:
+        return angle
+    return Node("quotient", (Node("product", (angle, number(180))), name("\\pi")))
+
+
 def _singular(text: str) -> str:
     return " ".join(word.removesuffix("s") for word in text.lower().removesuffix(" old").split())
 
@@ -306,9 +358,9 @@ def _lowest(node: Node) -> bool:
 
 
 def _based(answer: Node, right: Node) -> bool:
-    """Compare digits in a base. The answer may omit the base of the reference; otherwise the base is ten."""
+    """Compare digits in a base. A number without a base is in base ten."""
     if answer.kind == "based" and right.kind == "based":
         return answer.text == right.text
     digits, _, base = (answer if answer.kind == "based" else right).text.partition("_")
     other = right if answer.kind == "based" else answer
-    return integer(other) and str(other.value) == digits and (base == "10" or right.kind == "based")
+    return base == "10" and integer(other) and str(other.value) == digits

@@ -19,7 +19,8 @@ def closed(node: Node) -> tuple[Node, ...]:
     signs = node.text.split()
     if not set(signs) <= {"=", "\\approx"} or (len(signs) == 1 and any(variables(part) for part in node.parts)):
         return ()
-    for sign, left, right in zip(signs, node.parts, node.parts[1:], strict=False):
+    sides = [part.parts[0] if part.kind == "quantity" else part for part in node.parts]  # `9 * 2 = \$18`
+    for sign, left, right in zip(signs, sides, sides[1:], strict=False):
         if (variables(left) or variables(right)) and not (sign == "=" and equal(left, right)):
             raise Malformed("more than one equation")
         if sign == "=" and not equal(left, right):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from gnomon.verifiers.mathematics.node import Node, integer, walk
+from gnomon.verifiers.mathematics.node import Node, integer, number, walk
 from gnomon.verifiers.mathematics.value import Undefined, divided, points, rational_value, value, variables
 from gnomon.verifiers.slot import Rejected
 
@@ -36,12 +36,15 @@ def undone(node: Node) -> str:
 
 
 def _written(node: Node) -> bool:
-    """Whether a node is a rational number in final form: digits, or a fraction of integers that is not an integer."""
+    """Whether a node is a rational number in final form: digits, a fraction that is not an integer, or `7^{-1}`."""
     if node.kind == "negative":
         return node.parts[0].kind == "quotient" and _written(node.parts[0])
     if node.kind == "quotient":
         top, bottom = node.parts
         return integer(top) and integer(bottom) and bottom.value != 0 and (top.value / bottom.value).denominator != 1
+    if node.kind == "power":
+        base, exponent = node.parts
+        return integer(base) and abs(base.value) > 1 and exponent == number(-1)
     return node.kind == "number"
 
 

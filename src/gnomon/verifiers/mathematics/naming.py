@@ -5,9 +5,9 @@ from __future__ import annotations
 from gnomon.verifiers.mathematics.node import Node, walk
 from gnomon.verifiers.mathematics.value import variables
 
-__all__ = ["called", "members", "same_name", "stripped"]
+__all__ = ["asked_total", "called", "members", "same_name", "stripped"]
 
-FUNCTIONS = "fghpqrstuFGHPQRST"
+FUNCTIONS = frozenset("fghpqrstuFGHPQRST") | {r"\phi", r"\sigma", r"\tau", r"\zeta", r"\mu", r"\psi", r"\Gamma"}
 """Letters that name a function if a bracket follows."""
 
 
@@ -16,7 +16,7 @@ def stripped(node: Node) -> tuple[str, Node]:
     if node.kind != "relation":
         return "", node
     signs, sides = node.text.split(), node.parts
-    name = called(sides[0])
+    name = called(sides[0]) or _function(sides[0], sides[1])
     if signs in (["="], ["\\in"], ["\\approx"]) and name and _free(sides[0], sides[1]):
         return name, sides[1]
     if signs == ["="] and sides[1].kind == "name" and called(sides[1]) and _free(sides[1], sides[0]):
@@ -30,6 +30,20 @@ def stripped(node: Node) -> tuple[str, Node]:
             value = Node("relation", sides[rest:], " ".join(signs[rest:])) if len(sides) > rest + 1 else sides[rest]
             return name or "+".join(sorted(variables(sides[0]))), value
     return "", node
+
+
+def asked_total(node: Node) -> Node | None:
+    """The number in `m+n = 293`, where a question asks for `m+n`; None for any other node."""
+    if node.kind != "relation" or node.text != "=" or not _asked(node.parts[0]) or variables(node.parts[1]):
+        return None
+    return node.parts[1]
+
+
+def _function(left: Node, right: Node) -> str:
+    """`x()` for x(t), if t occurs on the right side."""
+    if left.kind != "product" or [part.kind for part in left.parts] != ["name", "name"]:
+        return ""
+    return f"{left.parts[0].text}()" if left.parts[1].text in variables(right) else ""
 
 
 def _asked(node: Node) -> bool:
@@ -62,7 +76,7 @@ def called(node: Node) -> str:
     if node.kind == "product" and len(node.parts) == 2 and node.parts[1].kind in ("name", "number"):
         function = node.parts[0]
         base = function.parts[0] if function.kind == "power" else function
-        if base.kind == "name" and base.text[0] in FUNCTIONS:
+        if base.kind == "name" and base.text.partition("_")[0].rstrip("'") in FUNCTIONS:
             return f"{base.text}^-1()" if function.kind == "power" else f"{base.text}()"
     return ""
 

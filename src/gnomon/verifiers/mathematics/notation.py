@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gnomon.verifiers.mathematics.signs import ASCII, GREEK, LAYOUT, RENAMED, SIGNS, SUBSCRIPT, SUPERSCRIPT
 from gnomon.verifiers.slot import Malformed
 
-__all__ = ["Token", "shown", "tokens"]
+__all__ = ["BASES", "Token", "shown", "tokens"]
 
 MAX_LENGTH = 1000
 """Characters of an answer."""
@@ -24,7 +24,7 @@ MAX_DEPTH = 32
 
 TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|textnormal|textsf|textup|mbox|hbox|emph)\s*\{")
 ROMAN = re.compile(
-    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)"
+    r"\\(?:mathrm|underline|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)"
     r"(?:\s*\{|\s+(?=[a-zA-Z]))"
 )
 SPACE = re.compile(r"(?:[ ~\n\t]|\\[,;: ]|\\q?quad(?![a-zA-Z]))")
@@ -45,8 +45,20 @@ BASED = re.compile(
 BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
          "eleven": 11, "twelve": 12, "sixteen": 16}  # fmt: skip
 TEXT_DIGITS = re.compile(r"\\(?:text|mathrm)\{([0-9][0-9A-Fa-f]*)\}_")
+IN_BASE = re.compile(
+    r"(?<![0-9A-Za-z_])(?P<digits>[0-9][0-9A-Fa-f]*)(?: |~|\\[ ,])*(?:\\text\{ *)?\(?(?:in )?base[ -]*(?:\} *)?"
+    r"(?P<base>[0-9]+|[a-z]+)\)? *\}?"
+)
+"""Digits with their base in words: `2516 (base 8)`."""
+CHOSEN = re.compile(r"(?:\{\} *)?[_^]\{?([0-9]+)\}? *C *_\{?([0-9]+)\}?")
+"""A binomial coefficient such as `_{10}C_3`."""
+JOINED = re.compile(r"(?<=[)\]]) *U *(?=[(\[])")
+"""The letter U between two intervals."""
 RAISED = re.compile(r"\^\{?([0-9]+)\}?/_\{?([0-9]+)\}?")
 """A fraction of small digits."""
+RELATION = frozenset(("=", ",", ";", "<", ">", "\\le", "\\ge", "\\in", "\\equiv", "&", "\\\\"))
+GROUP_ENDS = (RELATION | set("{(["), RELATION | set("})]"))
+"""What ends the left and the right side of `a \\over b`, outside of brackets."""
 SINGLE = re.compile(r"\{ ([^ {}]+) \}")
 NEGATIVE_SPACE = re.compile(r"(?<!\\)\\!(?: +(?=[0-9]{3}))?")
 PIECE = re.compile(
@@ -75,7 +87,8 @@ def tokens(text: str, *, thousands: bool = True) -> list[Token]:
         raise Malformed(f"an answer of over {MAX_LENGTH} characters")
     text = _undelimited(NEGATIVE_SPACE.sub("", _plain(text)).strip())
     text = TEXT_DIGITS.sub(r"\1_", RAISED.sub(r"\\frac{\1}{\2}", text))
-    return _Reader(text, thousands).read()
+    text = JOINED.sub(r"\\cup ", CHOSEN.sub(r"\\binom{\1}{\2}", IN_BASE.sub(r"\g<digits>_{\g<base>}", text)))
+    return _with_fractions(_Reader(text, thousands).read())
 
 
 def shown(found: list[Token]) -> str:
@@ -221,6 +234,26 @@ class _Reader:
             self.add("command", re.sub(r"\s|\*|\}\{[lcr|]*(?=\})", "", text))
         else:
             self.add("command" if re.fullmatch(r"\\[a-zA-Z]+", text) else "sign", text)
+
+
+def _with_fractions(found: list[Token]) -> list[Token]:
+    r"""The tokens with `a \over b`, which divides all of its group, as `\frac{a}{b}`."""
+    places = [place for place, token in enumerate(found) if token.text == "\\over"]
+    if not places:
+        return found
+    place, around = places[0], [0, len(found)]
+    for side, step in ((0, -1), (1, 1)):
+        depth, at = 0, place + step
+        while 0 <= at < len(found) and not (depth == 0 and found[at].text in GROUP_ENDS[side]):
+            depth += (found[at].text in "{([") - (found[at].text in "})]")
+            if depth == 0 and found[at].text == "\\over":
+                raise Malformed("two \\over in one group")
+            at += step
+        around[side] = at + 1 if side == 0 else at
+    start, end = around
+    opening, closing = Token("sign", "{"), Token("sign", "}")
+    parts = [opening, *found[start:place], closing, opening, *found[place + 1 : end], closing]
+    return _with_fractions([*found[:start], Token("command", "\\frac", found[start].spaced), *parts, *found[end:]])
 
 
 def _based(match: re.Match[str]) -> str:

@@ -13,6 +13,7 @@ LISTS = ("list", "set")
 def prepared(node: Node) -> Node:
     """The tree with angles inside functions in radians, set differences marked as such, and ± expanded."""
     node = rebuilt(node, lambda part: _in_radians(part) if part.kind == "call" else None)
+    node = rebuilt(node, _exponential)
     return _expanded(rebuilt(node, _without_points))
 
 
@@ -29,6 +30,13 @@ def decadic(node: Node) -> Node | None:
     if node.kind == "call" and bare_log(node):
         return Node("call", tuple(rebuilt(part, decadic) for part in node.parts), "lg")
     return None
+
+
+def _exponential(node: Node) -> Node | None:
+    r"""`\operatorname{cis} x` as a power of e."""
+    if node.kind != "call" or node.text != "cis":
+        return None
+    return Node("power", (name("e"), Node("product", (name("i"), node.parts[0]))))
 
 
 def _without_points(node: Node) -> Node | None:

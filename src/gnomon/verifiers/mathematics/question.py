@@ -6,18 +6,35 @@ import re
 from collections import Counter
 
 from gnomon.verifiers.mathematics.node import Node, walk
+from gnomon.verifiers.mathematics.notation import BASES
 from gnomon.verifiers.mathematics.signs import GREEK, LAYOUT, RENAMED, SIGNS, SUPERSCRIPT
 from gnomon.verifiers.mathematics.value import variables
 
-__all__ = ["misses_form", "repeats"]
+__all__ = ["completed", "misses_form", "repeats"]
 
 PIECE = re.compile(r"\\[a-zA-Z]+|\\.|[0-9]+(?:[.,][0-9]+)*|[a-zA-Z]+|\*\*|[^\s]")
+IN_BASE = re.compile(r"[0-9A-Fa-f]+_\{?(?P<base>[0-9]+)\}?")
+RESIDUE = re.compile(r"(?:.*\\equiv|.*≡)?(?P<value>.+?)\(? *\\?[pb]?mod *\{? *(?P<modulus>[0-9]+) *\}? *\)?")
 SAME = {"\\frac": "/", ":": "/", "to": "/", "over": "/", "plus": "+", "minus": "-", "times": "*"}
 EXPAND = re.compile(r"expand|multipl|distribut|simplif", re.I)
 FACTOR = re.compile(r"factor", re.I)
 SIMPLIFY = re.compile(r"simplif|reduce|cancel", re.I)
 MAX_QUESTION = 20_000
 """Characters of a question that are searched."""
+
+
+def completed(answer: str, gold: str, question: str) -> str:
+    """The answer with what it may leave to the question: a base that the question names is added, a modulus removed."""
+    plain = answer.strip(" $")
+    if (based := IN_BASE.fullmatch(gold.strip(" $"))) and plain.isalnum():
+        base = based["base"]
+        names = "|".join(name for name, value in BASES.items() if str(value) == base)
+        if re.search(rf"base[-\s$]*(?:{base}|{names})\b|_\{{?{base}(?![0-9])", question):
+            return f"{plain}_{{{base}}}"
+    residue = None if "mod" in gold else RESIDUE.fullmatch(plain)
+    if residue and re.search(rf"(?:mod|modulo|divided by)[-\s${{}}]*{residue['modulus']}\b", question):
+        return residue["value"]
+    return answer
 
 
 def repeats(answer: str, question: str) -> bool:

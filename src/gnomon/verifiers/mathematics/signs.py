@@ -43,7 +43,8 @@ LAYOUT = frozenset(
 )
 """Commands that only change the appearance."""
 RENAMED = {
-    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\leq": r"\le", r"\leqslant": r"\le",
+    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\nicefrac": r"\frac", r"\sfrac": r"\frac",
+    r"\flatfrac": r"\frac", r"\leq": r"\le", r"\leqslant": r"\le",
     r"\leqq": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge", r"\geqq": r"\ge", r"\neq": r"\ne",
     r"\lt": "<", r"\gt": ">",
     "<=": r"\le", ">=": r"\ge", "!=": r"\ne", r"\times": "*", r"\cdot": "*", r"\div": "/", "**": "^", r"\ast": "*",

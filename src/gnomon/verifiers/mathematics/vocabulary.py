@@ -13,7 +13,7 @@ def _words(text: str) -> list[str]:
 
 
 FUNCTIONS = frozenset(
-    _words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh ln log lg exp")
+    _words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh ln log lg exp cis")
 )
 SPELLED = {"sqrt": r"\sqrt", "cbrt": r"\cbrt", "pi": r"\pi", "inf": r"\infty", "infty": r"\infty", "oo": r"\infty",
            "mod": r"\bmod", "choose": r"\choose", "asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan",
