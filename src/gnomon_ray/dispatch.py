@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from gnomon.config.sections import Launch
 from gnomon.engines.remote import Loaded
 from gnomon.errors import GnomonError
+from gnomon.run.losses import SamplerLoss
 from gnomon_ray.deaths import PING, START, dead, pause
 from gnomon_ray.least import Least
-from gnomon_ray.losses import SamplerLoss
 
 __all__ = ["TICK", "Call", "Dispatch", "Life", "Processes"]
 

@@ -15,8 +15,8 @@ from gnomon.engines.remote import Loaded
 from gnomon.envs.base import Env
 from gnomon.errors import ResourceError
 from gnomon.models.weights import WeightsRef
+from gnomon.run.losses import SamplerLoss
 from gnomon.workers import Carried, packed
-from gnomon_ray.losses import SamplerLoss
 from gnomon_ray.own import OwnCluster
 
 __all__ = ["RayFleet"]

@@ -27,11 +27,11 @@ from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.verbs import files_of, write_files
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
+from gnomon.run.losses import LearnerLoss
 from gnomon.stats import Stats
 from gnomon.workers import Carried, packed
 from gnomon_ray.deaths import PING, START, dead, pause
 from gnomon_ray.fleet import connect
-from gnomon_ray.losses import LearnerLoss
 from gnomon_ray.places import FAILED, GONE, Place, reason
 from gnomon_ray.trainer import Trainer
 

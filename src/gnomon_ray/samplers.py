@@ -20,10 +20,10 @@ import ray
 from gnomon.config.sections import Launch
 from gnomon.engines.remote import Loaded
 from gnomon.models.weights import WeightsRef
+from gnomon.run.losses import SamplerLoss
 from gnomon_ray.actors import Actors
 from gnomon_ray.deaths import PING
 from gnomon_ray.dispatch import TICK, Call, Dispatch
-from gnomon_ray.losses import SamplerLoss
 
 __all__ = ["Samplers"]
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from gnomon.envs import ENVS
 from gnomon.objectives import TABLE
 
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "gnomon"
 LIGHT = [
     "types",
     "keys",
@@ -33,13 +35,12 @@ LIGHT = [
     "audit",
     "store",
     "cli",
-    "launch.find",
-    "launch.read",
-    "launch.runs",
-    "launch.tail",
-    "launch.rollout_files",
-    "probes.bits",
-    "probes.reflection",
+    "run.find",
+    "reading.text",
+    "reading.folders",
+    "reading.tail",
+    "export.rollouts",
+    "comparison.bits",
     "viewer",
 ]
 HEAVY = {"torch", "transformers", "vllm", "ray", "numpy", "tokenizers"}
@@ -159,6 +160,21 @@ def test_what_make_quick_runs_exists():
     for line in (ROOT / "tests/quick.txt").read_text().splitlines():
         file, _, name = line.partition("::")
         assert (ROOT / file).exists() and (not name or f"def {name}(" in (ROOT / file).read_text()), line
+
+
+def test_where_a_run_samples_and_learns_is_decided_in_one_place() -> None:
+    """Its makers may know concrete engines and learners; everybody else asks `RunConfig.placement`."""
+    setting = r"\b(?:config|self)\.(?:learner|engine\.type|launch\.type)"
+    text = re.compile(setting + r"(?: ==| !=| in | not in |\.startswith)")
+    known = {"config/sections.py"}
+    found = {
+        f"{file.relative_to(SOURCE)}: {line.strip()}"
+        for file in SOURCE.rglob("*.py")
+        if str(file.relative_to(SOURCE)) not in known
+        for line in file.read_text("utf-8").splitlines()
+        if text.search(line)
+    }
+    assert found == set()
 
 
 def test_readme_is_short_and_counts_right_and_the_weights_are_small():

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from gnomon.config.optimiser import optimiser
+from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.config.rewards import judged_by
 from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
@@ -46,8 +47,8 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
 
 def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """An engine without its environment, or an environment without its engine."""
-    kind, python = config.engine.type, config.engine.python
-    if kind == "vllm" and not python:
+    kind, python = config.placement.engine, config.engine.python
+    if kind is EngineKind.VLLM and not python:
         yield ConfigError(
             "E045",
             "engine.type=vllm needs engine.python",
@@ -55,7 +56,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="vLLM has an environment of its own, which this interpreter belongs to",
             fix="engine.python=PATH/bin/python of the environment with vLLM (docs/engines.md)",
         )
-    if kind == "vllm" and config.policy.lora.rank > LARGEST_RANK:
+    if kind is EngineKind.VLLM and config.policy.lora.rank > LARGEST_RANK:
         yield ConfigError(
             "E045",
             f"engine.type=vllm cannot sample with an adapter of rank {config.policy.lora.rank}",
@@ -63,7 +64,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why=f"vLLM holds adapters of rank {LARGEST_RANK} at most",
             fix=f"policy.lora.rank={LARGEST_RANK}, or engine=embedded",
         )
-    if kind == "vllm" and config.rollout.entropy:
+    if kind is EngineKind.VLLM and config.rollout.entropy:
         yield ConfigError(
             "E045",
             "engine.type=vllm cannot record the entropy of tokens",
@@ -71,7 +72,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="vLLM returns the log-probabilities of single tokens, not of the whole vocabulary",
             fix="engine=embedded, or rollout.entropy=false",
         )
-    elsewhere = config.learner.startswith(("http", "ray"))
+    elsewhere = config.placement.learner_has_own_device
     if config.policy.attention == "flex" and config.policy.device == "cpu" and not elsewhere:
         yield ConfigError(
             "E338",
@@ -80,7 +81,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="torch has a backward pass of flex_attention for CUDA devices only",
             fix="policy.attention=exact, or policy.device=cuda",
         )
-    if kind != "vllm" and config.engine.batch_invariant:
+    if kind is not EngineKind.VLLM and config.engine.batch_invariant:
         yield ConfigError(
             "E045",
             f"engine.batch_invariant cannot be used with engine.type={kind}",
@@ -92,7 +93,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield from sleep(config, origins)
     if config.engine.gpus:
         yield from gpus(config, origins)
-    if kind != "vllm" and python:
+    if kind is not EngineKind.VLLM and python:
         yield ConfigError(
             "E045",
             f"engine.python cannot be used with engine.type={kind}",
@@ -116,12 +117,12 @@ def excluded(setting: str, off: str, wrong: Sequence[tuple[bool, str, str]], ori
 
 def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """`engine.sleep` where vLLM and the learner do not use one device in turns."""
-    learner = config.learner.partition(":")[0]
+    learner, placement = config.learner.partition(":")[0], config.placement
     wrong = [
-        (config.engine.type != "vllm", f"engine.type={config.engine.type}", "only vLLM can sleep"),
+        (placement.engine is not EngineKind.VLLM, f"engine.type={config.engine.type}", "only vLLM can sleep"),
         (config.rollout.lag > 0, "rollout.lag", "with a lag, it samples while the policy is trained"),
-        (config.launch.type != "local", f"launch={config.launch.type}", "a sampler has a device of its own"),
-        (learner in ("http", "https", "ray"), f"learner={learner}", "the learner has a device of its own"),
+        (placement.samplers > 0, f"launch={config.launch.type}", "a sampler has a device of its own"),
+        (placement.learner_has_own_device, f"learner={learner}", "the learner has a device of its own"),
         (config.ranks > 0, "ranks", "the learner's processes do not free their cached GPU memory for vLLM"),
         (bool(config.engine.gpus), "engine.gpus", "vLLM has GPUs of its own"),
     ]
@@ -138,12 +139,13 @@ def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """`engine.gpus` with an engine or launcher that does not support it, or with the learner's GPUs."""
+    placement = config.placement
     wrong = [
-        (config.engine.type != "vllm", f"engine.type={config.engine.type}", "it is a setting of vLLM"),
-        (config.launch.type != "local", f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
+        (placement.engine is not EngineKind.VLLM, f"engine.type={config.engine.type}", "it is a setting of vLLM"),
+        (placement.samplers > 0, f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
     ]
     yield from excluded("engine.gpus", "[]", wrong, origins)
-    learners, own = max(1, config.ranks), config.learner == "local" and config.policy.device != "cpu"
+    learners, own = max(1, config.ranks), placement.learner is LearnerPlace.LOCAL and config.policy.device != "cpu"
     if own and min(config.engine.gpus) < learners:
         used = "GPU 0" if learners == 1 else f"GPUs 0 to {learners - 1}"
         free = ",".join(str(learners + place) for place in range(len(config.engine.gpus)))
@@ -170,7 +172,7 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
                 fix="rollout.lag=1, or rollout.in_flight=false",
             )
         return
-    if config.engine.type == "vllm" and not config.rollout.in_flight:
+    if config.placement.engine is EngineKind.VLLM and not config.rollout.in_flight:
         yield ConfigError(
             "E046",
             "rollout.lag needs the embedded engine",
@@ -264,7 +266,7 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     if not config.ranks:
         return
     where = origins.get("ranks", "ranks")
-    if config.learner.startswith(OBJECT):
+    if config.placement.learner is LearnerPlace.OBJECT:
         yield ConfigError(
             "E047",
             "ranks cannot be used with a learner that was passed as an object",
@@ -276,14 +278,14 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """A learner on a server: its address, and an objective that only this process has."""
-    if config.learner.startswith("http") and not address(config.learner):
+    if config.placement.learner is LearnerPlace.SERVER and not address(config.learner):
         yield ConfigError(
             "E048",
             f"{config.learner} is not an address",
             where=origins.get("learner", "learner"),
             fix="learner=http://HOST:PORT, as gnomon serve-learner prints it",
         )
-    if config.learner.startswith("http") and config.objective.type.startswith(OBJECT):
+    if config.placement.learner is LearnerPlace.SERVER and config.objective.type.startswith(OBJECT):
         yield ConfigError(
             "E048",
             "a learner on a server cannot use an objective that was passed as an object",
@@ -295,7 +297,7 @@ def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 def launch(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """A learner in a cluster that there is not."""
-    if config.launch.type == "local" and config.learner == "ray":
+    if not config.placement.samplers and config.placement.learner is LearnerPlace.CLUSTER:
         yield ConfigError(
             "E049",
             "learner=ray needs launch.type=ray",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from gnomon.config.placement import Placement
 from gnomon.objectives.declaration import Declaration, Need
 from gnomon.objectives.options import declared
 
@@ -494,6 +495,12 @@ class RunConfig(Section):
     """What trains: `local`, in this process; `ray`, in a process of the Ray cluster of `launch.type=ray`; the address
     that `gnomon serve-learner` printed; or `tinker:MODEL`, an adapter of this base model on the Tinker service.
     `object:NAME` was passed to `gnomon.train` as a Python object."""
+
+    @property
+    def placement(self) -> Placement:
+        """Where the run samples and learns."""
+        samplers = self.launch.samplers if self.launch.type == "ray" else 0
+        return Placement.of(self.learner, self.engine.type, self.ranks, samplers)
 
     def env_of(self, name: str) -> Env:
         """The environment of an evaluation set."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.config.sections import Lora, RunConfig
 from gnomon.config.sources import Origins
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Need
 from gnomon.objectives.options import OBJECT
 
-__all__ = ["TINKER", "tinker"]
+__all__ = ["tinker"]
 
-TINKER = "tinker:"
-"""Beginning of the setting `learner` for a learner on the service; the base model follows."""
 UNKNOWN = frozenset({Need.VALUES, Need.BEYOND, Need.ENTROPY, Need.COLLISION})
 """What the service cannot compute for an objective."""
 SAMPLED = "the service returns log-probabilities of single tokens, not the whole distribution"
@@ -22,7 +21,9 @@ HERE = "weights on the service cannot be loaded on this machine"
 
 def tinker(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """Every setting whose value the service does not support, with the reason."""
-    there, samples = config.learner.startswith(TINKER), config.engine.type == "tinker"
+    placement = config.placement
+    there = placement.learner is LearnerPlace.SERVICE
+    samples = placement.engine is EngineKind.SERVICE
     if there != samples:
         name = "engine.type" if there else "learner"
         yield ConfigError(
@@ -78,7 +79,7 @@ def refused(config: RunConfig) -> Iterator[tuple[str, str, str]]:
         yield "players.opponent", HERE, 'players.opponent=""'
     if config.ranks:
         yield "ranks", "the service decides on how many devices it trains", "ranks=0"
-    if config.launch.type != "local":
+    if config.placement.samplers:
         yield "launch.type", "the service samples, so a cluster of samplers has no use", "launch=local"
     row = config.objective
     if not row.type.startswith(OBJECT) and UNKNOWN & row.declared.needs:

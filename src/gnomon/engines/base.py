@@ -11,7 +11,7 @@ from gnomon.models.weights import WeightsRef
 from gnomon.stats import Stats
 from gnomon.types import Completion, Request
 
-__all__ = ["Counted", "Engine", "Tier", "Versioned", "sample_all"]
+__all__ = ["Counted", "Engine", "Sleeping", "Tier", "Versioned", "sample_all"]
 
 
 class Tier(StrEnum):
@@ -64,6 +64,18 @@ class Versioned(Protocol):
     def versions(self) -> Mapping[str, str]:
         """Of its Python and its packages, and its device; empty before it was started."""
         ...
+
+
+@runtime_checkable
+class Sleeping(Protocol):
+    """An engine that can free the memory of its device until it is needed again."""
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def sleep(self) -> None: ...
 
 
 async def sample_all(engine: Engine, requests: Sequence[Request]) -> list[Completion]:

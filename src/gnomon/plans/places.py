@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gnomon.config import RunConfig
+from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.plans.devices import Device
 from gnomon.plans.passes import Cost
 
-__all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "samplers", "vllm_gpus"]
+__all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "vllm_gpus"]
 
 
 ASLEEP = 2.0**30
@@ -32,11 +33,6 @@ class Places:
     """Of every sampler in a cluster."""
 
 
-def samplers(config: RunConfig) -> int:
-    """Processes in a cluster that sample; 0 where the process of the run does."""
-    return config.launch.samplers if config.launch.type == "ray" else 0
-
-
 def vllm_gpus(config: RunConfig) -> int:
     """GPUs that vLLM has for itself and divides its weights among."""
     gpus = len(config.engine.gpus)
@@ -45,7 +41,7 @@ def vllm_gpus(config: RunConfig) -> int:
 
 def own_machine(config: RunConfig, device: Device) -> bool:
     """Whether all processes of a run with a cluster share the memory of one machine."""
-    return samplers(config) > 0 and not config.launch.address and device.name == "cpu"
+    return config.placement.samplers > 0 and not config.launch.address and device.name == "cpu"
 
 
 def engines(config: RunConfig) -> int:
@@ -56,10 +52,10 @@ def engines(config: RunConfig) -> int:
 
 def episodes_at_once(config: RunConfig, prompts: Sequence[int], group: int) -> tuple[Sequence[int], float]:
     """The prompts that one process samples at the same time, and how often it samples so many in a step."""
-    if not samplers(config):
+    if not config.placement.samplers:
         return prompts, 1.0
-    own = len(prompts) / samplers(config)
-    some = prompts[: max(1, min(-(-len(prompts) // samplers(config)), config.launch.episodes // group))]
+    own = len(prompts) / config.placement.samplers
+    some = prompts[: max(1, min(-(-len(prompts) // config.placement.samplers), config.launch.episodes // group))]
     return some, max(1.0, own / len(some))
 
 
@@ -90,20 +86,20 @@ def placed(
     sampled = {**program, **engine, **decode, FREED: freed(device, sampling.peak, sampling)}
     for name in ("engine weights", *(() if config.engine.cache_gib else ("keys and values",))):
         sampled[name] /= max(1, gpus)  # A given size of keys and values is that of every GPU.
-    if samplers(config) or gpus:
-        if config.learner == "ray" or config.learner.startswith("http"):
+    if config.placement.samplers or gpus:
+        if config.placement.learner_has_own_device:
             return Places(phase="sampling", run={**program, **kept}, beside=alone, sampler=sampled)
         alone = alone | {"program": device.program * (2 if ranks else 1)}
         others = {**program, **state, "activations": train.peak} if ranks > 1 and not cpu else {}
         return Places(phase="training", run={**alone, **kept}, beside=others, sampler=sampled)
-    if config.learner.startswith("http"):
+    if config.placement.learner is LearnerPlace.SERVER:
         return Places(phase="sampling", run={**sampled, **kept}, beside=alone)
     if config.engine.sleep and not cpu:
         awake = {**engine, **decode}
         if train.peak + ASLEEP >= sum(awake.values()):
             return Places(phase="training", run={**alone, "vLLM, asleep": ASLEEP, **kept})
         return Places(phase="sampling", run={**program, **state, **awake, **kept})
-    together = config.engine.type == "vllm" or config.rollout.lag > 0 or bool(ranks and not cpu)
+    together = config.placement.engine is EngineKind.VLLM or config.rollout.lag > 0 or bool(ranks and not cpu)
     phase, more = busiest(decode, train, together=together)
     if together:
         more[FREED] = freed(device, sampling.peak, sampling) + freed(device, train.peak, train)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig
-from gnomon.config.tinker import TINKER
+from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.errors import ConfigError
 from gnomon.models.backends import fits_flex
 from gnomon.models.packed import Packed
@@ -23,7 +23,7 @@ from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
-from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, samplers, vllm_gpus
+from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, vllm_gpus
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import micro_batch_counts, rank_memory, share_of_time, sum_memory
 from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_seconds
@@ -173,7 +173,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
 
     Raises: ConfigError E073 for a run on the Tinker service, whose machines are not known.
     """
-    if config.learner.startswith(TINKER):
+    if config.placement.learner is LearnerPlace.SERVICE:
         what, fix = "a run on the Tinker service cannot be planned", "learner=local engine=embedded"
         raise ConfigError("E073", what, where="learner", why="its machines are not known", fix=fix)
     folder, whole = described(config.policy.path), layout_of(config, device)
@@ -229,7 +229,8 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
     others = opponents(config, sampler)
     always: dict[str, float] = {"weights of open steps": held_versions(config, device) * masters}
-    if config.engine.type == "vllm" and not samplers(config):  # The opponent's engine is in the run's process.
+    place = config.placement
+    if place.engine is EngineKind.VLLM and not place.samplers:  # The opponent's engine is in the run's process.
         always |= others
     else:
         engine |= others
@@ -244,13 +245,13 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         memory=some(found.run),
         learner=some(found.beside),
         sampler=some(found.sampler),
-        samplers=samplers(config) or vllm_gpus(config),
+        samplers=config.placement.samplers or vllm_gpus(config),
         sleeps=config.engine.sleep,
         own_gpus=bool(vllm_gpus(config)),
         together=own_machine(config, device),
         ranks=config.ranks,
-        served=config.learner.startswith("http"),
-        apart=config.learner == "ray",
+        served=config.placement.learner is LearnerPlace.SERVER,
+        apart=config.placement.learner is LearnerPlace.CLUSTER,
         micro_batches=micro_batch_counts(config, sequences)[0],
         phase=found.phase,
         seconds=seconds,
@@ -276,7 +277,7 @@ def held_versions(config: RunConfig, device: Device) -> int:
     several processes.
     """
     lag = min(config.rollout.lag, config.budget.steps)
-    if samplers(config):
+    if config.placement.samplers:
         held = lag + 1 if config.rollout.in_flight else engines(config)
         return held if device.name == "cpu" else 0
     open_steps = lag + 1 if lag and not config.rollout.in_flight else 0
@@ -336,8 +337,8 @@ def sampled(config: RunConfig, model: Deep, prompts: Sequence[int], group: int, 
     """Sampling of some prompts by the run's engine, or by each of its samplers."""
     some, times = episodes_at_once(config, prompts, group)
     if own_machine(config, device):
-        times *= max(1.0, samplers(config) * config.threads / (os.cpu_count() or 1))
-    if config.engine.type == "vllm":
+        times *= max(1.0, config.placement.samplers * config.threads / (os.cpu_count() or 1))
+    if config.placement.engine is EngineKind.VLLM:
         found = by_vllm(config, model.whole, some, group, reply, device)
     else:
         found = model.cost(lambda policy: decoding(policy, some, group, reply, device, config.rollout.max_tokens))
@@ -364,6 +365,8 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
 
 def engine_bytes(config: RunConfig, learner: Policy, sampler: Policy) -> float:
     """Of the weights that an engine holds alone."""
-    beside = config.ranks or config.learner.startswith("http")
-    shared = learner.adapter and config.engine.type == "embedded" and not numbers_differ(config) and not beside
+    beside = config.ranks or config.placement.learner is LearnerPlace.SERVER
+    shared = (
+        learner.adapter and config.placement.engine is EngineKind.EMBEDDED and not numbers_differ(config) and not beside
+    )
     return bytes_of((sampler.state() if shared else dict(sampler.model.named_parameters())).values())

@@ -9,22 +9,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import gnomon
 from gnomon.config import RunConfig, Source, resolve, to_toml
 from gnomon.config.choices import sentences
-from gnomon.config.tinker import TINKER
+from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.engines.base import Engine, Tier
-from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
 from gnomon.learners.base import Closing, Learner
-from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
@@ -46,6 +44,7 @@ from gnomon.run.find import check_env_config, make_env
 from gnomon.run.hub_models import pinned
 from gnomon.run.interrupt import gentle_interrupt
 from gnomon.run.loops import finished
+from gnomon.run.losses import Losing, Losses
 from gnomon.run.makers import (
     engine_facts,
     make_actor,
@@ -62,7 +61,8 @@ from gnomon.run.makers import (
     make_workers,
     measured,
 )
-from gnomon.run.makers.engine import alternating
+from gnomon.run.makers.cluster import make_cluster_learner, make_fleet
+from gnomon.run.makers.engine import alternating, share_base
 from gnomon.run.makers.held_out import close_sets, make_sets
 from gnomon.run.makers.policy import with_attention
 from gnomon.run.makers.served import make_served
@@ -84,8 +84,9 @@ from gnomon.store import Observer, Record, Recorded, RecordedGroups, Run, RunRea
 from gnomon.training import Evaluation, EvaluationSet, Recorder, evaluate, first, train
 from gnomon.training.schedule import Schedule
 from gnomon.types import EMPTY, Task
-from gnomon_ray.fleet import RayFleet, require_ray
-from gnomon_ray.losses import Losing, Losses
+
+if TYPE_CHECKING:
+    from gnomon_ray.fleet import RayFleet
 
 __all__ = [
     "Parts",
@@ -167,7 +168,7 @@ def build(
     with ExitStack() as undo:
         if not passed.learner:
             undo.callback(close, learner)
-        fleet = RayFleet(config, env, tasks) if config.launch.type == "ray" else None
+        fleet = make_fleet(config, env, tasks) if config.placement.samplers else None
         if fleet:
             undo.callback(fleet.close)
         with phase("comparing sampler and learner"):
@@ -176,8 +177,7 @@ def build(
             )
         if not passed.engine:
             undo.callback(engine.close)
-        if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
-            engine.policy.share_base(learner.policy)
+        share_base(engine, learner)
         learner = alternating(learner, engine)
         if config.rollout.in_flight and not passed.engine:
             engine = make_in_flight(engine)
@@ -217,22 +217,23 @@ def build(
 
 def make_trainer(config: RunConfig, row: Objective) -> Learner:
     """The learner of the settings: in this process or processes of its own, in a cluster, on a server or a service."""
-    if config.learner.startswith("http"):
-        return make_served(config)
-    if config.learner.startswith(TINKER):
-        return make_tinker_learner(config, row)
-    if config.learner == "ray":
-        require_ray()
-        from gnomon_ray.learner import RayLearner
-
-        return RayLearner(config, row)
-    return start_ranks(config, row) if config.ranks else make_learner(config, row)
+    match config.placement.learner:
+        case LearnerPlace.SERVER:
+            return make_served(config)
+        case LearnerPlace.SERVICE:
+            return make_tinker_learner(config, row)
+        case LearnerPlace.CLUSTER:
+            return make_cluster_learner(config, row)
+        case _:
+            return start_ranks(config, row) if config.ranks else make_learner(config, row)
 
 
 def here(config: RunConfig) -> RunConfig:
     """The settings with learner and sampler in this process."""
     launch = config.launch.model_copy(update={"type": "local"})
-    engine = config.engine.model_copy(update={"type": "embedded"} if config.engine.type == "tinker" else {})
+    engine = config.engine.model_copy(
+        update={"type": "embedded"} if config.placement.engine is EngineKind.SERVICE else {}
+    )
     return config.model_copy(update={"learner": "local", "ranks": 0, "launch": launch, "engine": engine})
 
 

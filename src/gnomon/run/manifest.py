@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gnomon.config import DEFAULTS, RunConfig
-from gnomon.config.tinker import TINKER
+from gnomon.config.placement import EngineKind
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.models.folder import model_folder
@@ -72,7 +72,7 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["workers"]["count"], body["launch"]
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
-    own = not config.learner.startswith(("object:", TINKER))
+    own = config.placement.same_numbers
     body["policy"]["attention"] = attention_of(config) if own else config.policy.attention.replace("auto", "exact")
     if body["policy"]["attention"] == "exact":
         del body["policy"]["attention"]
@@ -102,7 +102,7 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     body["ranks"] = rank_group(config.ranks)
     if not config.ranks:
         del body["ranks"]
-    if not config.learner.startswith(("object:", TINKER)):
+    if own:
         body["learner"] = "local"
     if not config.policy.lora.rank:
         del body["policy"]["lora"]
@@ -140,7 +140,9 @@ def engine_body(config: RunConfig) -> Any:
     """What of an engine decides the bytes of a run."""
     engine = config.engine
     parallel = {"tensor_parallel_size": len(engine.gpus)} if len(engine.gpus) > 1 else {}
-    body: dict[str, Any] = {"arguments": {**parallel, **engine.arguments}} if engine.type == "vllm" else {}
+    body: dict[str, Any] = (
+        {"arguments": {**parallel, **engine.arguments}} if config.placement.engine is EngineKind.VLLM else {}
+    )
     body |= {"batch_invariant": True} if engine.batch_invariant else {}
     body |= {"dtype": engine.dtype} if engine.dtype not in ("policy", config.policy.dtype) else {}
     body |= {"round_weights": engine.round_weights} if engine.round_weights != "no" else {}

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import torch
 
 from gnomon.config import Policy, RunConfig
+from gnomon.config.placement import LearnerPlace
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import confined
@@ -76,7 +77,7 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     sampling = replace(make_sampling(config), stop_ids=renderer.stop)
     own, dtypes = config.engine.type, get_args(Policy.model_fields["dtype"].annotation)
     engines = dict.fromkeys(["embedded", own] if own != "tinker" else [own])
-    for dtype in [config.policy.dtype] if config.learner != "local" else dtypes:
+    for dtype in [config.policy.dtype] if config.placement.learner is not LearnerPlace.LOCAL else dtypes:
         some = [
             chosen(config, dtype, engine, engine_dtype)
             for engine in engines
@@ -103,7 +104,7 @@ def beside(
         try:
             learner = make_trainer(configs[0], make_objective(configs[0]))
         except GnomonError as error:
-            if configs[0].learner != "local":  # The error has the fix.
+            if configs[0].placement.learner is not LearnerPlace.LOCAL:  # The error has the fix.
                 raise
             yield from (failed(config, error) for config in configs)
             return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gnomon.config import RunConfig
-from gnomon.engines.vllm import VLLM
+from gnomon.engines.base import Sleeping
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.objectives import Data
@@ -45,7 +45,7 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
 def judged(folder: Path, config: RunConfig, parts: Parts, console: Console, candidates: int, keep: int) -> Sanity:
     """What the gate says of a run on the tasks that the policy solves sometimes."""
     kept = sometimes_solved(config, parts, console, candidates)[:keep]
-    if isinstance(parts.engine, VLLM):
+    if isinstance(parts.engine, Sleeping):
         parts.engine.sleep()  # The run that follows has an engine of its own.
     prefilled = parts.objective.data in (Data.SPLICED, Data.DEMONSTRATED, Data.MIXED)
     chosen = config.rollout.model_copy(update={"tasks": sorted(kept)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnomon.config import RunConfig, recorded, resolve
-from gnomon.config.tinker import TINKER
+from gnomon.config.placement import LearnerPlace
 from gnomon.errors import RunError
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -50,7 +50,7 @@ def trained_policy(reader: RunReader, config: RunConfig, place: Path, precision:
 
 def require_here(config: RunConfig, place: Path) -> None:
     """Raises: RunError E185 for weights that are not on this machine."""
-    if config.learner.startswith(TINKER):
+    if config.placement.learner is LearnerPlace.SERVICE:
         raise RunError(
             "E185",
             "the weights of the checkpoint are on the Tinker service",

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig
-from gnomon.engines.base import Engine, Tier, Versioned
+from gnomon.config.placement import EngineKind
+from gnomon.engines.base import Engine, Sleeping, Tier, Versioned
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
 from gnomon.engines.threaded import Threaded
@@ -35,7 +36,7 @@ from gnomon.run.sampled import sampled
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
-__all__ = ["alternating", "engine_facts", "make_engine", "make_in_flight", "measured", "probe_tokens"]
+__all__ = ["alternating", "engine_facts", "make_engine", "make_in_flight", "measured", "probe_tokens", "share_base"]
 
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
@@ -60,11 +61,11 @@ def make_engine(config: RunConfig, learner: Learner | None = None) -> Embedded |
     tokenizer = Tokenizer(model_folder(config.policy.path))
     if not tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(tokenizer.folder))
-    if config.engine.type == "tinker":
+    if config.placement.engine is EngineKind.SERVICE:
         return TinkerEngine(tokenizer, COARSE)
     where = "policy.dtype" if config.engine.dtype == "policy" else "engine.dtype"
     require_range(table(tokenizer.folder / "config.json").get("model_type", ""), engine_dtype(config), where)
-    return make_vllm(config) if config.engine.type == "vllm" else make_embedded(config, learner)
+    return make_vllm(config) if config.placement.engine is EngineKind.VLLM else make_embedded(config, learner)
 
 
 def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded:
@@ -102,7 +103,7 @@ def probe_bound(config: RunConfig) -> float:
 
 def probe_tokens(config: RunConfig) -> int:
     """Number of tokens of the probe; more where the engine's log-probabilities are not the learner's in every bit."""
-    if config.engine.type == "embedded" and not apart(config):
+    if config.placement.engine is EngineKind.EMBEDDED and not apart(config):
         return PROBE
     return min(LONG_PROBE, max(2, config.rollout.context - 1))
 
@@ -153,7 +154,13 @@ def make_vllm(config: RunConfig) -> VLLM:
 
 def alternating(learner: Learner, engine: Engine) -> Learner:
     """The learner; an engine that can sleep does so while the learner computes."""
-    return Alternating(learner, engine.sleep) if isinstance(engine, VLLM) and engine.sleeps else learner
+    return Alternating(learner, engine.sleep) if isinstance(engine, Sleeping) and engine.sleeps else learner
+
+
+def share_base(engine: Engine, learner: Learner) -> None:
+    """Have both use one copy of the frozen weights, if they are in one process."""
+    if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
+        engine.policy.share_base(learner.policy)
 
 
 def make_in_flight(engine: Engine) -> Engine:
@@ -194,7 +201,7 @@ def measured(
         if not isinstance(engine, VLLM):
             engine.tier = Tier.MEASURED
         mismatch = by_the_learner(engine, learner, prompts, config)
-        if isinstance(engine, RemoteEngine) and config.engine.type == "vllm":
+        if isinstance(engine, RemoteEngine) and config.placement.engine is EngineKind.VLLM:
             finished(engine.ask_versions())
         elif isinstance(engine, RemoteEngine) and not apart(config):
             mismatch = max(mismatch, finished(engine.measure(prompts)))

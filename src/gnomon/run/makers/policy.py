@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from gnomon.config import RunConfig
-from gnomon.config.tinker import TINKER
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
@@ -45,7 +44,7 @@ def attention_of(config: RunConfig) -> str:
 
 def with_attention(config: RunConfig) -> RunConfig:
     """The settings with `auto` replaced by this machine's attention, so that processes elsewhere use the same."""
-    if config.policy.attention != "auto" or config.learner.startswith(("object:", TINKER)):
+    if config.policy.attention != "auto" or not config.placement.same_numbers:
         return config
     return config.model_copy(update={"policy": config.policy.model_copy(update={"attention": attention_of(config)})})
 

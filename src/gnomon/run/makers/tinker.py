@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gnomon.config import RunConfig
-from gnomon.config.tinker import TINKER
 from gnomon.errors import ConfigError
 from gnomon.learners.tinker import TinkerLearner
 from gnomon.models.folder import model_folder, table
@@ -23,7 +22,7 @@ def make_tinker_learner(config: RunConfig, row: Objective) -> TinkerLearner:
         )
         raise ConfigError("E048", what, where="objective.type", why=why, fix="objective=grpo")
     return TinkerLearner(
-        config.learner.removeprefix(TINKER),
+        config.placement.target,
         rank=config.policy.lora.rank,
         seed=config.seed,
         optimizer=make_adam(config),

@@ -1,0 +1,67 @@
+"""Where a run samples and where it learns, decided once from the settings `learner`, `engine`, `launch` and `ranks`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["TINKER", "EngineKind", "LearnerPlace", "Placement"]
+
+TINKER = "tinker:"
+"""Beginning of the setting `learner` for a learner on the Tinker service; the base model follows."""
+
+
+class LearnerPlace(StrEnum):
+    """What computes gradients."""
+
+    LOCAL = "local"
+    """The process of the run, or `ranks` processes that it starts."""
+    CLUSTER = "ray"
+    """A process of the Ray cluster."""
+    SERVER = "http"
+    """`gnomon serve-learner` on another machine."""
+    SERVICE = "tinker"
+    """The Tinker service."""
+    OBJECT = "object"
+    """A Python object that was passed."""
+
+
+class EngineKind(StrEnum):
+    """What samples."""
+
+    EMBEDDED = "embedded"
+    VLLM = "vllm"
+    SERVICE = "tinker"
+    OBJECT = "object"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The parts of a run on machines and in processes."""
+
+    learner: LearnerPlace
+    target: str
+    """What the place needs: the address of a server, the base model of the service; else empty."""
+    engine: EngineKind
+    ranks: int
+    """Processes of a local learner; 0: that of the run."""
+    samplers: int
+    """Processes of a Ray cluster that sample; 0: the process of the run samples."""
+
+    @classmethod
+    def of(cls, learner: str, engine: str, ranks: int, samplers: int) -> Placement:
+        """Args: as the settings; samplers: 0 without a cluster."""
+        place = LearnerPlace(learner if learner in ("local", "ray") else learner.partition(":")[0].removesuffix("s"))
+        target = {LearnerPlace.SERVER: learner, LearnerPlace.SERVICE: learner.removeprefix(TINKER)}.get(place, "")
+        kind = EngineKind(engine.partition(":")[0])
+        return cls(learner=place, target=target, engine=kind, ranks=ranks, samplers=samplers)
+
+    @property
+    def learner_has_own_device(self) -> bool:
+        """Whether the learner computes on no device of the run's process."""
+        return self.learner in (LearnerPlace.CLUSTER, LearnerPlace.SERVER)
+
+    @property
+    def same_numbers(self) -> bool:
+        """Whether the learner is Gnomon's own, so that its place does not change the numbers."""
+        return self.learner in (LearnerPlace.LOCAL, LearnerPlace.CLUSTER, LearnerPlace.SERVER)
