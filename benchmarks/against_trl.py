@@ -237,16 +237,15 @@ def theirs(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    from gnomon.models.folder import model_folder
+    from gnomon.models.folder import model_folder, table
 
     logging.disable(logging.WARNING)
     torch.set_num_threads(model.threads)
     asked, folder = questions(shape, shape.prompts * steps), model_folder(model.folder)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"),
-        eos_token="<eos>",
-        pad_token="<pad>",
-        padding_side="left",
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), padding_side="left")
+    ends = table(folder / "config.json")
+    tokenizer.eos_token, tokenizer.pad_token = tokenizer.convert_ids_to_tokens(
+        [ends["eos_token_id"], ends["pad_token_id"]]
     )
     whole = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, model.dtype))
     adapter = None

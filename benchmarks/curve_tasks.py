@@ -1,7 +1,7 @@
 """The tasks of `reference_curves.py`: short questions to a small instruction-tuned model, which replies in its own way.
 
-The answer is the last match of a pattern in the reply, by default the last number. A small model replies in a sentence;
-a verifier that wanted the answer alone would measure that.
+The answer is the last match of a pattern in the reply, by default the last whole number. A small model replies in a
+sentence; a verifier that wanted the answer alone would measure that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from gnomon.integrations.environments import ReasoningGym
 from gnomon.types import Status, Task
 from gnomon.verifiers.extract import Extraction
 
-NUMBER = r"-?\d+"
+NUMBER = r"(?<![\d.])-?\d+(?!\.?\d)"
+"""A whole number, and no part of one with decimals."""
 
 
 class Last:

@@ -1,15 +1,17 @@
 """A LoRA step of a pretrained model's size beside TRL's GRPOTrainer with PEFT, by turns, one process each.
 
     pip install -c constraints.txt -e ".[bench,lora]"
+    OMP_NUM_THREADS=1 python benchmarks/lora_against_trl.py smollm2
     OMP_NUM_THREADS=1 python benchmarks/lora_against_trl.py gemma --folder FOLDER
     OMP_NUM_THREADS=1 python benchmarks/lora_against_trl.py qwen3
     OMP_NUM_THREADS=1 python benchmarks/lora_against_trl.py qwen3 --device cuda
 
-`gemma` needs the folder that `gnomon model gemma` makes. `qwen3` is a random model of Qwen3-0.6B's shape, which is
-made first. Every reply has the same number of tokens. A step samples, judges, trains and synchronises; it is the
-first one of its process, and loading is not counted. Both sides run with activation checkpointing off and on; TRL's
-default is on. One thread and float32. Memory is resident memory: `peak` of the step, `above` what was loaded. On a CUDA
-device the step is larger and is the second of its process, in bfloat16, and memory is that of tensors on the device.
+`smollm2` needs the extra of that name, and `gemma` the folder that `gnomon model gemma` makes. `qwen3` is a random
+model of Qwen3-0.6B's shape, which is made first. Every reply has the same number of tokens. A step samples, judges,
+trains and synchronises; it is the first one of its process, and loading is not counted. Both sides run with activation
+checkpointing off and on; TRL's default is on. One thread and float32. Memory is resident memory: `peak` of the step,
+`above` what was loaded. On a CUDA device the step is larger and is the second of its process, in bfloat16, and memory
+is that of tensors on the device.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ from against_trl import Model, Shape, measure
 
 GIB = 2**30
 RANK = 8
-SHAPES = {"gemma": Shape(2, 8, 32, True, 400), "qwen3": Shape(1, 4, 64, True, 448)}
+SHAPES = {
+    "smollm2": Shape(8, 8, 20, True, 160),
+    "gemma": Shape(2, 8, 32, True, 400),
+    "qwen3": Shape(1, 4, 64, True, 448),
+}
 ON_A_GPU = Shape(16, 8, 256, True, 448)
 TRL_ROWS = 32
 """Of one backward pass in TRL on a GPU."""
@@ -98,7 +104,7 @@ def main() -> None:
     cuda, found = chosen.device == "cuda", dict[tuple[str, bool], list[dict[str, Any]]]()
     shape, dtype = (ON_A_GPU, "bfloat16") if cuda else (SHAPES[chosen.model], "float32")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = chosen.folder or qwen3(Path(scratch), dtype)
+        folder = chosen.folder or ("smollm2" if chosen.model == "smollm2" else qwen3(Path(scratch), dtype))
         for _ in range(chosen.rounds):
             for system, again in [(system, kinds[kind]) for kind in chosen.activations for system in ("gnomon", "trl")]:
                 model = Model(

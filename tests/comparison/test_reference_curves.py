@@ -37,24 +37,26 @@ def test_finished_runs_are_kept_and_a_stopped_one_goes_on(script, tmp_path, monk
         "prompts": 2, "group": 2, "max_tokens": 8, "steps": 2, "seconds": 1e-9, "quiet": True,
         "eval": {"tasks": 4, "samples": 2, "pass_at": [1, 2]},
     }  # fmt: skip
-    folder, page = tmp_path / "letters-0", tmp_path / "page.md"
-    script.train("letters", 0, folder, recipe)
-    assert script.finished("letters", tmp_path) == []  # It has met its limit of time after the first step.
-    script.train("letters", 0, folder, recipe)
-    assert script.finished("letters", tmp_path) == [folder]
+    monkeypatch.setattr(script, "MODELS", {"small": {"policy": "tiny"}, "fresh": {"policy": "tiny-fresh"}})
+    monkeypatch.setattr(script, "TITLES", {"small": "Small", "fresh": "Fresh"})
+    place, folder, page = ("small", "letters"), tmp_path / "small" / "letters-0", tmp_path / "page.md"
+    script.train(*place, 0, folder, recipe)
+    assert script.finished(tmp_path)[place] == []  # It has met its limit of time after the first step.
+    script.train(*place, 0, folder, recipe)
+    assert script.finished(tmp_path)[place] == [folder]
     with RunReader(folder) as reader:
         before, times = reader.fingerprint, reader.timings()
-    script.train("letters", 0, folder, recipe)
+    script.train(*place, 0, folder, recipe)
     with RunReader(folder) as reader:
         assert (reader.fingerprint, reader.timings()) == (before, times)
     page.write_text(f"Before.\n\n{script.BEGIN}\nold\n{script.END}\n\nAfter.\n", encoding="utf-8")
     script.publish(tmp_path, page)
     text = page.read_text(encoding="utf-8")
     assert text.startswith("Before.\n") and text.endswith("After.\n") and "old" not in text
-    assert f"- letters, seed 0: `{before}`" in text and "| sums | not run yet |" in text
-    row = next(line for line in text.splitlines() if line.startswith("| letters | 0 | "))
+    assert f"- Small, letters, seed 0: `{before}`" in text and "| Fresh | letters | not run yet |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| Small | letters | 0 | "))
     assert len(row.split("|")) == len(
-        next(line for line in text.splitlines() if line.startswith("| task |")).split("|")
+        next(line for line in text.splitlines() if line.startswith("| model | task |")).split("|")
     )
     drawn = page.with_suffix(".svg").read_bytes()
     script.publish(tmp_path, page)
