@@ -2,9 +2,9 @@
 
     pip install -c constraints.txt -e ".[bench]" && python benchmarks/against_trl.py
 
-Three shapes, runs alternating, one process each; prints seconds per step and the ratio TRL / Gnomon of
-neighbouring runs, with minimum, median and maximum. TRL's gradient checkpointing is off. A Gnomon step here is
-what `gnomon train` does: it samples, judges, trains, synchronises and records.
+Three shapes, runs alternating, one process each; prints seconds per step, by the clock and of processor time, and the
+ratio TRL / Gnomon of neighbouring runs, with minimum, median and maximum. TRL's gradient checkpointing is off. A Gnomon
+step here is what `gnomon train` does: it samples, judges, trains, synchronises and records.
 
     equal    every completion has exactly the limit, every row trains: nothing can be skipped
     ragged   completions end by themselves, on average at about a quarter of the limit
@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +306,7 @@ def theirs(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     return {"length": statistics.mean(lengths), "prompt": prompt, "trained": 1.0, **meter.found()}
 
 
-def products(shape: Shape) -> tuple[float, float]:
+def products(shape: Shape, threads: int) -> tuple[float, float]:
     """Seconds of the linear layers' products alone: sampling every token, and training on every token."""
     import torch
 
@@ -314,7 +314,7 @@ def products(shape: Shape) -> tuple[float, float]:
     from gnomon.models.folder import model_folder
     from gnomon.models.policy import Policy
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(threads)
     weights = [w.detach() for w in Policy.load(model_folder("tiny")).state().values() if w.dim() == 2][1:]
     rows = shape.prompts * shape.group
 
@@ -359,28 +359,32 @@ def main() -> int:
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6, help="per run; the first is not counted")
+    parser.add_argument("--threads", type=int, default=2, help="one on a busy machine, and see processor time there")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(*options.one)))
         return 0
-    print(f"{platform.platform()}, {os.cpu_count()} cores, 2 threads each, load before: {os.getloadavg()[0]:.2f}")
+    threads = options.threads
+    print(f"{platform.platform()}, {os.cpu_count()} cores, {threads} threads each, load: {os.getloadavg()[0]:.2f}")
+    model = replace(TINY, threads=threads)
     for name in options.shapes:
         pairs = [
-            (measure("gnomon", SHAPES[name], options.steps), measure("trl", SHAPES[name], options.steps))
+            tuple(measure(system, SHAPES[name], options.steps, model) for system in ("gnomon", "trl"))
             for _ in range(options.runs)
         ]
-        mine, other = ([statistics.median(p[i]["seconds"][1:]) for p in pairs] for i in (0, 1))
-        ratios = sorted(b / a for a, b in zip(mine, other, strict=True))
         sizes = " / ".join(f"{statistics.mean(p[i]['length'] for p in pairs):.1f}" for i in (0, 1))
-        spread = f"{ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f}"
-        print(
-            f"{name:<7} gnomon {statistics.median(mine):.3f} s  trl {statistics.median(other):.3f} s  "
-            f"ratio {spread} (min/median/max of {len(ratios)})  "
-            f"mean length {sizes}  tokens trained {statistics.mean(p[0]['trained'] for p in pairs):.0%}",
-            flush=True,
-        )
-    sampling, training = products(SHAPES["equal"])
+        shares = f"mean length {sizes}  tokens trained {statistics.mean(p[0]['trained'] for p in pairs):.0%}"
+        for time_of in ("seconds", "processor"):
+            mine, other = ([statistics.median(p[i][time_of][1:]) for p in pairs] for i in (0, 1))
+            ratios = sorted(b / a for a, b in zip(mine, other, strict=True))
+            spread = f"{ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f}"
+            print(
+                f"{name:<7} {time_of:<9} gnomon {statistics.median(mine):.3f} s  trl {statistics.median(other):.3f} s  "
+                f"ratio {spread} (min/median/max of {len(ratios)})  {shares}",
+                flush=True,
+            )
+    sampling, training = products(SHAPES["equal"], threads)
     print(f"linear layers alone at the equal shape: {sampling:.2f} s of sampling, {training:.2f} s of training")
     return 0
 
