@@ -54,7 +54,7 @@ MODELS: Mapping[str, dict[str, Any]] = {
     },
 }
 """What differs from `RECIPE`, by model."""
-TITLES = {"smollm2": "SmolLM2-135M-Instruct", "gemma": "Gemma 3 270M"}
+TITLES = {"smollm2": "SmolLM2", "gemma": "Gemma"}
 RECIPE: dict[str, Any] = {
     "lora": 16,
     "prompts": 8,
@@ -84,20 +84,19 @@ def train(model: str, task: str, seed: int, folder: Path, recipe: Mapping[str, A
 
 
 def finished(place: Path) -> dict[tuple[str, str], list[Path]]:
-    """The folders of the finished runs of every model and task, by seed."""
+    """The folders of finished runs by model and task, in the order of seeds."""
     found: dict[tuple[str, str], list[Path]] = {}
     for model, task, seed in product(MODELS, TASKS, SEEDS):
-        folder, runs = place / model / f"{task}-{seed}", found.setdefault((model, task), [])
+        folder = place / model / f"{task}-{seed}"
         if (folder / "journal.db").exists():
             with RunReader(folder) as reader:
-                runs += [folder] if reader.complete else []
+                if reader.complete:
+                    found.setdefault((model, task), []).append(folder)
     return found
 
 
-def row(model: str, task: str, card: Card | None) -> str:
+def row(model: str, task: str, card: Card) -> str:
     """A line of the table."""
-    if card is None:
-        return f"| {TITLES[model]} | {task} | not run yet |" + "  |" * 8
     gain, (base, *_, trained) = card.gain, card.gain.rows
     cells = [
         TITLES[model],
@@ -107,7 +106,6 @@ def row(model: str, task: str, card: Card | None) -> str:
         *(str(rates.pass_k) for rates in (base, trained)),
         shown(gain.pass_1),
         shown(gain.beside_1.difference),
-        "" if card.format is None else shown(card.format.form),
         f"{card.cost.cpu_seconds or 0:,.0f}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -117,7 +115,7 @@ def written(page: str, rows: Sequence[str], below: Sequence[str]) -> str:
     """The page with these rows, and lines below them, in the place of the old ones. The text around them stays."""
     k = RECIPE["eval"]["samples"]
     head = ["model", "task", "seeds", "pass@1, base", "pass@1, trained", f"pass@{k}, base", f"pass@{k}, trained"]
-    head += ["gain in pass@1", "gain over the best prompt", "of the gain, format", "processor seconds of training"]
+    head += ["gain in pass@1", "gain over the best prompt", "processor seconds of training"]
     table = [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows]
     text = "\n".join([BEGIN, "", *table, "", *below, "", END])
     before, _, rest = page.partition(BEGIN)
@@ -132,15 +130,15 @@ def plot(found: Mapping[tuple[str, str], Sequence[Path]], file: Path) -> None:
     import matplotlib.pyplot as plt
 
     plt.rcParams |= {"svg.hashsalt": "gnomon", "svg.fonttype": "none", "font.size": 8}
-    shown = {place: runs for place, runs in found.items() if runs}
     columns = 3
-    height = -(-len(shown) // columns)
+    height = -(-len(found) // columns)
     figure, axes = plt.subplots(height, columns, figsize=(7, 1.7 * height), layout="constrained", squeeze=False)
-    for axis in list(axes.flat)[len(shown) :]:
+    for axis in list(axes.flat)[len(found) :]:
         axis.set_visible(False)
-    for axis, ((model, task), runs) in zip(axes.flat, shown.items(), strict=False):
-        axis.set(title=f"{TITLES[model].split('-')[0]}, {task}", ylim=(0, 1))
+    for axis, ((model, task), runs) in zip(axes.flat, found.items(), strict=False):
+        axis.set(title=f"{TITLES[model]}, {task}", ylim=(0, 1))
         axis.spines[["top", "right"]].set_visible(False)
+        axis.locator_params(axis="x", integer=True)
         for run in runs:
             with RunReader(run) as reader:
                 rates = [body["metrics"]["correct"] for body in reader.metrics()]
@@ -159,7 +157,7 @@ def publish(place: Path, page: Path) -> None:
     found = finished(place)
     rows, prints = [], []
     for (model, task), runs in found.items():
-        rows.append(row(model, task, gain(runs, Wanted(), tell=print) if runs else None))
+        rows.append(row(model, task, gain(runs, Wanted(), tell=print)))
         for run in runs:
             with RunReader(run) as reader:
                 seed = reader.genesis["config"]["seed"]
