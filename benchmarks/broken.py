@@ -18,10 +18,10 @@ from gnomon.objectives import Objective
 __all__ = ["Stale", "chatml_model", "leaked_rows", "swapped"]
 
 
-class Stale(gnomon.Embedded):
+class Stale(gnomon.loop.Embedded):
     """An engine that reports every new version and goes on sampling with the first weights."""
 
-    def __init__(self, policy: gnomon.Policy) -> None:
+    def __init__(self, policy: gnomon.loop.Policy) -> None:
         super().__init__(policy)
         self.tier = Tier.MEASURED
 

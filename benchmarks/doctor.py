@@ -76,7 +76,7 @@ BROKEN = [
     Case(
         name="stale weights",
         expected="update.stale",
-        made=lambda folder: {"engine": broken.Stale(gnomon.Policy.load("tiny"))},
+        made=lambda folder: {"engine": broken.Stale(gnomon.loop.Policy.load("tiny"))},
     ),
     Case(
         name="one-sided groups",

@@ -6,27 +6,26 @@
 import asyncio
 import sys
 
-import gnomon
-from gnomon.training import draw, due, first
+from gnomon import loop
 
 
 async def main(folder: str, steps: int) -> str:
-    config, _ = gnomon.configure("countdown", {"steps": steps, "eval": {"tasks": 16}})
-    parts = gnomon.build(config)
+    config, _ = loop.configure("countdown", {"steps": steps, "eval": {"tasks": 16}})
+    parts = loop.build(config)
     env, actor, learner, objective = parts.env, parts.actor, parts.learner, parts.objective
-    key, held_out = gnomon.Key(config.seed), first(env.tasks("test"), config.eval.tasks)
-    with gnomon.create(folder, config, parts) as store:
-        run = gnomon.Recorder(store, config, report=print)
+    key, held_out = loop.Key(config.seed), loop.first(env.tasks("test"), config.eval.tasks)
+    with loop.create(folder, config, parts) as store:
+        run = loop.Recorder(store, config, report=print)
         kept = (learner, actor, parts.credit)
         for step in run.steps(kept):
             with run.step(step) as log:
                 weights = learner.publish()
                 await actor.sync(weights, step)
-                if due(config.eval.every, step):
-                    log.evaluation(await gnomon.evaluate(actor, held_out, key.at("eval"), config.eval))
-                chosen = draw(env.tasks("train"), config.rollout.prompts, key.at("tasks", step=step))
+                if loop.due(config.eval.every, step):
+                    log.evaluation(await loop.evaluate(actor, held_out, key.at("eval"), config.eval))
+                chosen = loop.draw(env.tasks("train"), config.rollout.prompts, key.at("tasks", step=step))
                 groups = await actor.collect(chosen, key.at("rollouts", step=step))  # sample, and judge
-                batch = gnomon.pack(groups, sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
+                batch = loop.pack(groups, sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
                 batch = parts.credit(batch, learner)  # an advantage on every token
                 log.rollouts(groups)
                 log.credit(batch)
@@ -34,7 +33,7 @@ async def main(folder: str, steps: int) -> str:
                 log.stats(learner.optim_step(parts.schedule(weights.version + 1)))
         await actor.sync(learner.publish(), steps)
         with run.finish(kept) as log:  # and save_state
-            log.evaluation(await gnomon.evaluate(actor, held_out, key.at("eval"), config.eval))
+            log.evaluation(await loop.evaluate(actor, held_out, key.at("eval"), config.eval))
         return store.fingerprint
 
 

@@ -1,7 +1,7 @@
 """Gnomon: reinforcement learning with verifiable rewards for language models.
 
-One call trains: `gnomon.train("countdown")`. The nouns, the four verbs and the page below it are
-importable one by one; nothing heavy is imported before it is used.
+One call trains: `gnomon.train("countdown")`. The parts of a training loop of your own are in `gnomon.loop`.
+Nothing heavy is imported before it is used.
 """
 
 from gnomon.import_path import put_in_order
@@ -22,77 +22,54 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # them waits for one that is not running: a run with two threads was up to ten times slower than its share.
 
 HOME = {
-    "Actor": "gnomon.rollout",
-    "Embedded": "gnomon.engines.embedded",
-    "Engine": "gnomon.engines.base",
-    "Key": "gnomon.keys",
-    "Learner": "gnomon.learners.base",
-    "LocalLearner": "gnomon.learners.local",
-    "Observer": "gnomon.store",
-    "Policy": "gnomon.models.policy",
-    "Recorder": "gnomon.training",
-    "RunConfig": "gnomon.config",
+    "Env": "gnomon.envs",
+    "Message": "gnomon.types",
     "RunReader": "gnomon.api",
     "SingleTurn": "gnomon.envs",
-    "build": "gnomon.run.local",
+    "Task": "gnomon.types",
+    "Verdict": "gnomon.types",
     "check_weights": "gnomon.engines.served",
-    "configure": "gnomon.api",
-    "create": "gnomon.run.local",
-    "evaluate": "gnomon.training.evaluate",
+    "evaluate": "gnomon.api",
+    "identity": "gnomon.envs",
     "objective": "gnomon.objectives",
-    "pack": "gnomon.rollout",
+    "open": "gnomon.api",
     "resume": "gnomon.api",
     "train": "gnomon.api",
 }
-"""Public name to the module that defines it."""
+"""Public name to the module that defines it. The parts of a loop of your own are in `gnomon.loop`."""
 
 __all__ = [
-    "Actor",
-    "Embedded",
-    "Engine",
-    "Key",
-    "Learner",
-    "LocalLearner",
-    "Observer",
-    "Policy",
-    "Recorder",
-    "RunConfig",
+    "Env",
+    "Message",
     "RunReader",
     "SingleTurn",
+    "Task",
+    "Verdict",
     "__version__",
-    "build",
     "check_weights",
-    "configure",
-    "create",
     "evaluate",
+    "identity",
+    "loop",
     "objective",
-    "pack",
+    "open",
     "resume",
     "train",
 ]
 
 if TYPE_CHECKING:
-    from gnomon.api import RunReader, configure, resume, train
-    from gnomon.config import RunConfig
-    from gnomon.engines.base import Engine
-    from gnomon.engines.embedded import Embedded
+    from gnomon import loop
+    from gnomon.api import RunReader, evaluate, open, resume, train
     from gnomon.engines.served import check_weights
-    from gnomon.envs import SingleTurn
-    from gnomon.keys import Key
-    from gnomon.learners.base import Learner
-    from gnomon.learners.local import LocalLearner
-    from gnomon.models.policy import Policy
+    from gnomon.envs import Env, SingleTurn, identity
     from gnomon.objectives import objective
-    from gnomon.rollout import Actor, pack
-    from gnomon.run.local import build, create
-    from gnomon.store import Observer
-    from gnomon.training import Recorder
-    from gnomon.training.evaluate import evaluate
+    from gnomon.types import Message, Task, Verdict
 
 
 def __getattr__(name: str) -> object:
     if name in HOME:
         return getattr(importlib.import_module(HOME[name]), name)
+    if name == "loop":
+        return importlib.import_module("gnomon.loop")
     raise AttributeError(f"module 'gnomon' has no attribute {name!r}")
 
 

@@ -20,6 +20,7 @@ from gnomon.run.extension import extension
 from gnomon.run.find import check_env_config, check_policy_config
 from gnomon.run.modules import require_outside
 from gnomon.run.objects import spec_of
+from gnomon.run.subject import measured
 from gnomon.store import Observer, require_free
 from gnomon.store import RunReader as StoredRun
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gnomon.objectives import Objective
     from gnomon.rollout.order import Curriculum
     from gnomon.settings import Settings
+    from gnomon.training.evaluate import Evaluation
 
 __all__ = ["RunReader", "configure", "resume", "train"]
 
@@ -157,6 +159,46 @@ def resume(
             objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
         )
         go_on(run, display, built, passed, accept_divergence=accept_divergence, settings=supplied).close()
+    return RunReader(run)
+
+
+@fixes_in_python()
+def evaluate(
+    policy: str | Path,
+    what: str | Env | Tasks,
+    /,
+    *,
+    reward: Callable[..., Any] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    quiet: bool = True,
+    **settings: Unpack[Settings],
+) -> Evaluation:
+    """Measure a policy on held-out tasks; nothing is trained or written.
+
+        gnomon.evaluate("runs/a", "countdown").pass_at[1]
+
+    Args:
+        policy: a run, RUN:STEP, a model folder, or a name such as `smollm2`.
+        what: as in `train`, like `reward`, `reward_range` and `settings`.
+    Returns: pass@k with intervals over tasks, the lengths, and the counts of verdicts.
+    """
+    require_outside()
+    own: Any = settings.get("policy", {})
+    if not isinstance(own, Mapping):
+        fix = f"gnomon.evaluate({str(policy)!r}, {what!r}), without policy="
+        raise one_mistake("E027", f"there are two policies: {own!r} too", fix=fix)
+    (named,) = measured([Source({"policy": {"path": str(policy)}}, {})])[-1:]
+    table = {**own, "path": named.values["policy"]["path"]}
+    config, built = configured(what, {**settings, "policy": table}, reward, reward_range)
+    from gnomon.run.display import Display, Silent
+    from gnomon.run.local import measure
+
+    with nullcontext(Silent()) if quiet else Display(config, doing="held-out tasks") as display:
+        return measure(config, display.progress, display.phase, env=built)[""]
+
+
+def open(run: str | Path) -> RunReader:
+    """A run, to read: its curves, rollouts and records. Raises: RunError E404 where there is none."""
     return RunReader(run)
 
 

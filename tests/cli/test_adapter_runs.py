@@ -51,10 +51,10 @@ def test_a_command_that_measures_takes_a_run(runs: Path, words: str, name: str) 
 def test_the_policy_is_that_of_the_checkpoint(runs: Path, run: str, name: str) -> None:
     words = [f"policy={name.format(runs / run)}"]
     config, _ = resolve(measured(layers("char_count", words)), [check_policy_config])
-    model = gnomon.Policy.load(Path(config.policy.path))
+    model = gnomon.loop.Policy.load(Path(config.policy.path))
     folder = runs / f"{run}-{len(name)}"
     gnomon.RunReader(runs / run).export(folder, step=1, merged=run == "adapter")
-    wanted = gnomon.Policy.load(folder)
+    wanted = gnomon.loop.Policy.load(folder)
     for (key, value), (_, other) in zip(model.model.named_parameters(), wanted.model.named_parameters(), strict=True):
         assert value.equal(other), key
 

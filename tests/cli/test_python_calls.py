@@ -92,3 +92,17 @@ def test_no_setting_of_the_command_line_is_in_a_fix_of_a_call(settings, fix, tmp
         assert any(each.startswith(fix) for each in fixes), fixes
         assert not [each for each in fixes if re.search(r"\b[a-z_]+\.[a-z_]+=", each)]
         assert all(each in str(caught.value) for each in fixes)
+
+
+def test_a_policy_is_measured_by_one_call_and_a_run_opened_by_another(tmp_path):
+    small = {"prompts": 2, "group": 4, "max_tokens": 8, "eval": {"tasks": 4}}
+    gnomon.train("char_count", run=tmp_path / "run", steps=1, quiet=True, **small).close()
+    with gnomon.open(tmp_path / "run") as run:
+        recorded = [each.body["pass_at"]["1"]["value"] for each in run.records("evaluation")]
+    trained = gnomon.evaluate(tmp_path / "run", "char_count", max_tokens=8, eval={"tasks": 4})
+    assert trained.pass_at[1].value == recorded[-1]
+    rows = [{"prompt": f"Say {n}.", "answer": str(n)} for n in range(4)]
+    found = gnomon.evaluate("tiny", rows, reward=lambda completion, answer: answer in completion, max_tokens=4)
+    assert sum(found.statuses.values()) > 0
+    with pytest.raises(ConfigErrors, match="without policy="):
+        gnomon.evaluate("tiny", "char_count", policy="smollm2")

@@ -179,7 +179,7 @@ def test_a_console_that_fails_does_not_end_the_run(alone, tmp_path):
         def progress(self, done: int, total: int) -> None:
             raise BrokenPipeError
 
-    config, _ = gnomon.configure("char_count", SMALL)
+    config, _ = gnomon.loop.configure("char_count", SMALL)
     with start(tmp_path / "r", config, Broken("step")) as reader, RunReader(alone) as before:
         assert reader.fingerprint == before.fingerprint
 

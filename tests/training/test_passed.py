@@ -23,15 +23,15 @@ SMALL: dict[str, Any] = {
 }
 
 
-class Wrapped(gnomon.Embedded):
+class Wrapped(gnomon.loop.Embedded):
     """An engine of the user's own."""
 
 
 def made() -> dict[str, Any]:
     """The parts that the settings would make, as objects."""
-    config, _ = gnomon.configure("char_count", SMALL)
-    parts = gnomon.build(config)
-    engine = Wrapped(gnomon.Policy.load("tiny"))
+    config, _ = gnomon.loop.configure("char_count", SMALL)
+    parts = gnomon.loop.build(config)
+    engine = Wrapped(gnomon.loop.Policy.load("tiny"))
     return {"engine": engine, "learner": parts.learner, "objective": parts.objective}
 
 
@@ -73,7 +73,7 @@ def test_a_run_with_objects_says_that_no_command_can_resume_it(named, tmp_path):
     with pytest.raises(RunError, match="engine is Wrapped"):
         gnomon.resume(run, quiet=True, **{**made(), "engine": None})
     with pytest.raises(RunError, match="engine is Wrapped in the recipe, and Embedded was passed"):
-        gnomon.resume(run, quiet=True, **{**made(), "engine": gnomon.Embedded(gnomon.Policy.load("tiny"))})
+        gnomon.resume(run, quiet=True, **{**made(), "engine": gnomon.loop.Embedded(gnomon.loop.Policy.load("tiny"))})
     while RunReader(run).status != "finished":
         gnomon.resume(run, quiet=True, **made()).close()
     assert list(bodies(run)) == list(bodies(named))
@@ -83,7 +83,7 @@ def test_a_run_with_objects_says_that_no_command_can_resume_it(named, tmp_path):
     ("parts", "says"),
     [
         ({"engine": object()}, "engine is a object, which has no close, load, sample"),
-        ({"engine": gnomon.Embedded}, "engine is the class Embedded"),
+        ({"engine": gnomon.loop.Embedded}, "engine is the class Embedded"),
         ({"learner": 3}, "learner is a int, which has no"),
         ({"objective": 3}, "objective is a int, which is no objective"),
         ({"engine": "sglang"}, "engine.type is 'sglang'"),

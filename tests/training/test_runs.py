@@ -195,14 +195,14 @@ def test_a_run_learns(tmp_path):
 
 def test_a_learner_trains_on_recorded_rollouts_as_it_did_in_the_run(finished):
     """The first step of a run, read back: the same advantages, and the same gradient."""
-    config, _ = gnomon.configure("char_count", SMALL)
-    parts = gnomon.build(config)
+    config, _ = gnomon.loop.configure("char_count", SMALL)
+    parts = gnomon.loop.build(config)
     with RunReader(finished) as reader:
         groups = list(reader.groups(step=0))
         told = [record.body["advantage"] for record in reader.records("rollout", 0)]
         measured = reader.metrics()[0]["metrics"]
         held_out = list(reader.groups(step=0, kind="held_out"))
-    batch = gnomon.pack(groups, sampling=parts.actor.sampling, exact=parts.actor.exact, limit=parts.actor.longest)
+    batch = gnomon.loop.pack(groups, sampling=parts.actor.sampling, exact=parts.actor.exact, limit=parts.actor.longest)
     batch = parts.credit(batch, parts.learner)
     assert list(batch.advantages) == told and len(held_out) == 8
     stats = parts.learner.forward_backward(batch, parts.objective) | parts.learner.optim_step(parts.schedule(1))

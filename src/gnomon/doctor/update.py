@@ -51,7 +51,7 @@ def stale(evidence: Evidence) -> Finding | None:
     return Finding(
         name="update.stale",
         sentence=what,
-        fix="make the engine's load() take over the weights and compare a probe, as gnomon.Embedded does",
+        fix="make the engine's load() take over the weights and compare a probe, as gnomon.loop.Embedded does",
         since=0 if frozen else 1,
         read=picked(evidence.end or evidence.groups, lambda seen: True),
     )

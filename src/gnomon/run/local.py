@@ -433,13 +433,15 @@ def task_at(env: Env, split: str, index: int) -> Task:
     return env.tasks(split)[index]
 
 
-def measure(config: RunConfig, progress: Progress = unseen, phase: Phase = no_phase) -> dict[str, Evaluation]:
+def measure(
+    config: RunConfig, progress: Progress = unseen, phase: Phase = no_phase, env: Env | None = None
+) -> dict[str, Evaluation]:
     """The policy's evaluation on held-out tasks, under an empty name, and those of the evaluation sets.
 
     Nothing is trained, so the learner is in this process.
     """
     key = Key(config.seed)
-    with built(here(config), progress=progress, phase=phase) as parts:
+    with built(here(config), env, progress, phase=phase) as parts:
         parts.engine.load(parts.learner.publish())
         held_out = first(parts.env.tasks("test"), config.eval.tasks)
         main = finished(evaluate(parts.actor, held_out, key.at("eval"), config.eval))
