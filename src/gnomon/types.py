@@ -314,6 +314,8 @@ class Rollout:
     verdict: Verdict
     stop: Stop
     player: int = 0
+    end: str = ""
+    """How the program ended that played the episode, as the text that was judged. Empty without a program."""
 
     def __post_init__(self) -> None:
         for before, after in pairwise(self.turns):

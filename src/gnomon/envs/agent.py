@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from gnomon.envs.base import Step, Tasks
@@ -19,6 +20,7 @@ from gnomon.verifiers.judging import LIMIT, OVER_TIME, exceeded
 __all__ = ["CALLS", "Agent", "AgentEpisode", "End", "Launch", "launch_of", "over"]
 
 Files = Mapping[str, bytes]
+NOTHING: Files = MappingProxyType({})
 CALLS = 16
 """Replies of the policy in an episode, unless an environment says otherwise."""
 
@@ -47,6 +49,8 @@ class Launch:
     processes: int = 64
     file_bytes: int = 2**26
     """Largest size of the working folder."""
+    changed_bytes: int = 2**22
+    """Largest size of the files that it changes. They are recorded; a program that exceeds it has the lowest reward."""
     output_bytes: int = 2**16
     """Kept of the output."""
 
@@ -68,21 +72,24 @@ class End:
         """A file as text; empty if there is none."""
         return self.files.get(name, b"").decode(errors="replace")
 
-    def dumps(self) -> str:
-        """The end as text, which is the reply that the environment judges."""
-        files = {name: _packed(self.files[name]) for name in sorted(self.files)}
-        value = {"status": self.status, "output": self.output, "limit": self.limit, "files": files}
-        return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    def dumps(self, before: Files = NOTHING) -> str:
+        """The end as text, which is the reply that the environment judges. Args: before: the folder at the start."""
+        changed = {name: _packed(data) for name, data in sorted(self.files.items()) if before.get(name) != data}
+        removed = sorted(before.keys() - self.files.keys())
+        value = {"status": self.status, "output": self.output, "limit": self.limit, "changed": changed,
+                 "removed": removed}  # fmt: skip
+        return json.dumps(value, ensure_ascii=False)
 
     @classmethod
-    def loads(cls, reply: str) -> End:
+    def loads(cls, reply: str, before: Files = NOTHING) -> End:
         """The end that `dumps` wrote. Any other text is the output of a program that did nothing else."""
         try:
             value = json.loads(reply)
-            files = {str(name): _unpacked(data) for name, data in value["files"].items()}
+            changed = {str(name): _unpacked(data) for name, data in value["changed"].items()}
+            files = {name: data for name, data in before.items() if name not in value["removed"]} | changed
             return cls(status=value["status"], output=str(value["output"]), limit=str(value["limit"]), files=files)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return cls(status=0, output=reply)
+            return cls(status=0, output=reply, files=before)
 
 
 def _packed(data: bytes) -> str | dict[str, str]:
@@ -169,7 +176,7 @@ class Agent(ABC):
         """The reply that a correct program's end is, for the checks; None without `solution`."""
         if type(self).solution is Agent.solution:
             return None
-        return lambda task, episode: self.solution(task).dumps()
+        return lambda task, episode: self.solution(task).dumps(episode.launch.files)
 
     def verdict(self, task: Task, end: End) -> Verdict:
         if end.limit:
@@ -189,7 +196,7 @@ class AgentEpisode:
         self.launch, self._judge = launch, judge
 
     def step(self, reply: str) -> Step:
-        return Step(done=True, verdict=self._judge(End.loads(reply)))
+        return Step(done=True, verdict=self._judge(End.loads(reply, self.launch.files)))
 
     def close(self) -> None:
         """Does nothing: the program runs elsewhere."""

@@ -53,8 +53,9 @@ class Stored:
 
     @property
     def observations(self) -> tuple[tuple[Message, ...], ...] | None:
-        """What the player saw before each of its replies; None where only the task was stored."""
-        return tuple(turn.messages for turn in self.rollout.turns) if "turns" in self.record.body else None
+        """What the player saw before each of its replies; None where only the task was stored, or a program asked."""
+        several = "turns" in self.record.body and not self.rollout.end
+        return tuple(turn.messages for turn in self.rollout.turns) if several else None
 
     @property
     def limited(self) -> bool:
@@ -115,6 +116,8 @@ def reading(config: RunConfig, turns: int) -> Read:
     renderer = choose(tokenizer, config.policy.renderer, turns=turns)
 
     def read(rollout: Rollout) -> tuple[str, ...]:
+        if rollout.end:
+            return (rollout.end,)
         if config.rollout.demonstrations and prefilled(rollout):
             return tuple(turn.completion.text for turn in rollout.turns)
         return tuple(text_of(turn) for turn in rollout.turns)

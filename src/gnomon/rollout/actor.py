@@ -299,11 +299,12 @@ class Actor:
             piece=lambda token: self.tokenizer.decode([token]),
         )
         try:
-            end = await self.programs.play(launch, recorder, key.at("endpoint").bytes.hex())
-            step = await self.workers.step(episode, end.dumps())
+            ended = await self.programs.play(launch, recorder, key.at("endpoint").bytes.hex())
+            end = ended.dumps(launch.files)
+            step = await self.workers.step(episode, end)
         finally:
             self.workers.abandon(episode)
-        return Played(task=episode.task, speakers=cast, turns=(recorder.turns(),), step=step, stop=None)
+        return Played(task=episode.task, speakers=cast, turns=(recorder.turns(),), step=step, stop=None, end=end)
 
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""

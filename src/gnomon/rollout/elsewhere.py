@@ -50,9 +50,9 @@ class Elsewhere:
         episode = self._written((task, key, tuple(speakers), drawn, sampling), others)
         loaded = [each.loaded for each in others]
         answer = await self.engine.fleet.call("play", self.engine.loaded, episode, loaded, Deadline(deadline))
-        turns, step, stop, counts = pickle.loads(answer)
+        turns, step, stop, end, counts = pickle.loads(answer)
         self.engine.count(counts)
-        return Played(task=task, speakers=tuple(speakers), turns=turns, step=step, stop=stop)
+        return Played(task=task, speakers=tuple(speakers), turns=turns, step=step, stop=stop, end=end)
 
     def _written(self, value: Any, others: list[RemoteEngine]) -> bytes:
         """Args: others: takes the engines in it beside the own one."""
@@ -88,7 +88,7 @@ async def played(actor: Actor, episode: bytes, shared: dict[str, Any], deadline:
     """
     task, key, speakers, drawn, sampling = Reader(io.BytesIO(episode), shared | {"engine": actor.engine}).load()
     found = await actor.play(task, key, speakers, drawn=drawn, sampling=sampling, deadline=deadline.at)
-    return packed((found.turns, found.step, found.stop, actor.counts()))
+    return packed((found.turns, found.step, found.stop, found.end, actor.counts()))
 
 
 class Writer(cloudpickle.Pickler):  # type: ignore[misc]

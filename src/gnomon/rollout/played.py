@@ -27,16 +27,22 @@ class Played:
     """The last step, with the verdicts."""
     stop: Stop | None
     """The limit that ended it; None if the environment ended it."""
+    end: str = ""
+    """As of `Rollout.end`."""
 
     def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
         """The rollout of one player. Args: sample: its number among the rollouts of the task."""
         turns, verdict = self.turns[player], verdicts_of(self.step)[player]
         assert verdict is not None
         stop = self.stop or STOPS.get(verdict.status)
-        if stop is None:
+        if stop is None and self.end:
+            stop = Stop.DONE
+        elif stop is None:
             truncated = turns and turns[-1].completion.finish is Finish.LENGTH
             stop = Stop.TRUNCATED if truncated else Stop.DONE
-        return Rollout(task=self.task, sample=sample, turns=turns, verdict=verdict, stop=stop, player=player)
+        return Rollout(
+            task=self.task, sample=sample, turns=turns, verdict=verdict, stop=stop, player=player, end=self.end
+        )
 
     @property
     def failed(self) -> bool:

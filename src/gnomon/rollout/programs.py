@@ -146,8 +146,10 @@ async def ended(session: Session, launch: Launch, recorder: Recorder) -> End:
         loop.remove_reader(session.control)
     status = await asyncio.to_thread(lambda: session.status)
     read()
-    limit = "" if status is not None else "time"
-    return End(status=status, output=text(output), files=session.folder, limit=limit)
+    limit, files = "" if status is not None else "time", session.folder
+    if sum(len(data) for name, data in files.items() if launch.files.get(name) != data) > launch.changed_bytes:
+        limit, files = "files", dict(launch.files)
+    return End(status=status, output=text(output), files=files, limit=limit)
 
 
 def text(output: bytes | bytearray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gnomon.sandbox.command import Ran, run_command
 from gnomon.sandbox.confined import Session
 from gnomon.sandbox.job import (
     Broken,
@@ -35,6 +36,7 @@ __all__ = [
     "Probe",
     "Program",
     "Raised",
+    "Ran",
     "Resource",
     "Runner",
     "Sandbox",
@@ -43,4 +45,5 @@ __all__ = [
     "Work",
     "as_text",
     "capabilities",
+    "run_command",
 ]

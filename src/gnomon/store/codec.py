@@ -154,6 +154,8 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
     if any(completion.entropies for completion in completions):
         known = (completion.entropies or (nan,) * len(completion.token_ids) for completion in completions)
         body["entropy"] = halves([entropy for entropies in known for entropy in entropies])
+    if rollout.end:
+        body["end"] = rollout.end
     if not is_flat(rollout, first):
         body |= {"player": rollout.player, "turns": list(turn_bodies(turns))}
     elif completions[0].changes:
@@ -220,6 +222,7 @@ def rollout_of(asked: Record, record: Record, task: Task | None = None) -> Rollo
             verdict=verdict_of(record),
             stop=Stop(body["stop"]),
             player=body.get("player", body.get("seat", 0)),
+            end=body.get("end", ""),
         )
 
 
