@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import comparing, examining, importing, planning, reading
+from gnomon.commands import comparing, examining, importing, planning, reading, serving
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.options import Commands
 from gnomon.commands.streams import Finished, lost_output, open_streams
@@ -547,6 +547,9 @@ def serve(
         server.forever()
     finally:
         server.close()
+
+
+app.command()(serving.serve)
 
 
 @app.command("serve-learner")

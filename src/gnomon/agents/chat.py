@@ -38,6 +38,7 @@ def read(body: Body) -> ChatRequest:
         max_tokens=number(body, "max_completion_tokens", "max_tokens"),
         stop=stops(body.get("stop")),
         temperature=body.get("temperature"),
+        top_p=body.get("top_p"),
         seed=body.get("seed"),
         calls=calls,
         required=required,

@@ -42,6 +42,8 @@ class Endpoint:
 
     def __init__(self, *, keepalive: float = 3.0, largest: int = 2**25, model: str = "policy") -> None:
         self.keepalive, self.largest, self.model = keepalive, largest, model
+        self.anyone: Responder | None = None
+        """Answers requests with an unknown key. None refuses them."""
         self._responders: dict[str, Responder] = {}
 
     def add(self, key: str, responder: Responder) -> None:
@@ -82,7 +84,11 @@ class Endpoint:
         return await self._answer(responder, request, dialect, receive, send)
 
     def _responder(self, key: str) -> Responder:
-        found = [value for known, value in self._responders.items() if hmac.compare_digest(known, key)]
+        found = [
+            value for known, value in self._responders.items() if hmac.compare_digest(known.encode(), key.encode())
+        ]
+        if not found and self.anyone is not None:
+            return self.anyone
         if not found:
             raise Refused("the key is not that of a rollout", status=401, code="invalid_api_key")
         return found[0]

@@ -81,6 +81,8 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     temperature: float | None = None
     """Used when a checkpoint is served; in training, the run's temperature counts."""
+    top_p: float | None = None
+    """As `temperature`."""
     seed: int | None = None
     """As `temperature`."""
     calls: bool = True

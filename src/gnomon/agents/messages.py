@@ -32,6 +32,7 @@ def read(body: Body) -> ChatRequest:
         max_tokens=number(body, "max_tokens"),
         stop=stops(body.get("stop_sequences")),
         temperature=body.get("temperature"),
+        top_p=body.get("top_p"),
         calls=calls,
         required=required,
         stream=bool(body.get("stream")),

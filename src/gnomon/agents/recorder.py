@@ -16,7 +16,7 @@ from gnomon.rendering import Renderer
 from gnomon.rendering.plain import Plain
 from gnomon.types import Completion, Request, Sampling, Turn
 
-__all__ = ["Bounds", "Calls", "Recorder", "Responder"]
+__all__ = ["Bounds", "Calls", "Recorder", "Responder", "Sample", "prompt_of", "reply_of"]
 
 Sample = Callable[[Request], Awaitable[Completion]]
 
@@ -135,16 +135,7 @@ class Recorder:
         await asyncio.gather(*self._work.values(), return_exceptions=True)
 
     def _prompt(self, request: ChatRequest) -> Prompt:
-        if not request.messages or request.messages[-1].role == "assistant":
-            raise Refused(
-                "the last message is the assistant's: a reply that continues it would not be the policy's own",
-                code="unsupported_prefill",
-            )
-        try:
-            # Plain text does not list tools; there, the program's messages describe them.
-            return self.tree.prompt(request.messages, () if isinstance(self.renderer, Plain) else request.tools)
-        except GnomonError as error:
-            raise Refused(f"the model's format cannot express the request: {error}", code="unsupported") from None
+        return prompt_of(self.tree, self.renderer, request)
 
     def _draw(self, request: ChatRequest) -> tuple[Node, str]:
         if self._closed:
@@ -195,31 +186,53 @@ class Recorder:
             self.error = error
             raise
         self.calls.tokens += len(completion.token_ids)
-        plain = isinstance(self.renderer, Plain)
-        parsed = self.renderer.parse(completion.token_ids, prompt)
-        message, _, stopped = reply_message(parsed, completion, name, replace(request, stop=stop), plain)
-        self.tree.record(node, completion, message, stopped)
+        reply = reply_of(self.renderer, prompt, completion, name, replace(request, stop=stop), self._piece)
+        self.tree.record(node, completion, reply.message, reply.stop)
 
     def _reply(self, node: Node, name: str, request: ChatRequest) -> ChatReply:
-        completion, prompt = node.completion, node.prompt
-        assert completion is not None
-        plain = isinstance(self.renderer, Plain)
-        parsed = self.renderer.parse(completion.token_ids, prompt.token_ids)
-        stop = (*self.sampling.stop, *request.stop)
-        message, finish, stopped = reply_message(parsed, completion, name, replace(request, stop=stop), plain)
-        pairs = zip(completion.token_ids, completion.logprobs, strict=True)
-        parent = prompt.parent if prompt.continues else None
+        assert node.completion is not None
+        parent = node.prompt.parent if node.prompt.continues else None
         cached = len(parent.prompt.token_ids) + len(parent.completion.token_ids) if parent and parent.completion else 0
-        return ChatReply(
-            name=name,
-            message=message,
-            finish=finish,
-            stop=stopped,
-            prompt_tokens=len(prompt.token_ids),
-            cached_tokens=cached,
-            tokens=len(completion.token_ids),
-            pieces=tuple((self._piece(token), logp) for token, logp in pairs) if request.logprobs else (),
+        request = replace(request, stop=(*self.sampling.stop, *request.stop))
+        reply = reply_of(self.renderer, node.prompt.token_ids, node.completion, name, request, self._piece)
+        return replace(reply, cached_tokens=cached)
+
+
+def prompt_of(tree: Tree, renderer: Renderer, request: ChatRequest) -> Prompt:
+    """A request as tokens. Raises: Refused."""
+    if not request.messages or request.messages[-1].role == "assistant":
+        raise Refused(
+            "the last message is the assistant's: a reply that continues it would not be the policy's own",
+            code="unsupported_prefill",
         )
+    try:
+        # Plain text does not list tools; there, the program's messages describe them.
+        return tree.prompt(request.messages, () if isinstance(renderer, Plain) else request.tools)
+    except GnomonError as error:
+        raise Refused(f"the model's format cannot express the request: {error}", code="unsupported") from None
+
+
+def reply_of(
+    renderer: Renderer,
+    prompt: tuple[int, ...],
+    completion: Completion,
+    name: str,
+    request: ChatRequest,
+    piece: Callable[[int], str],
+) -> ChatReply:
+    """A completion as a reply. Args: name: of the draw; request: with all stop strings; piece: the text of a token."""
+    parsed = renderer.parse(completion.token_ids, prompt)
+    message, finish, stop = reply_message(parsed, completion, name, request, isinstance(renderer, Plain))
+    pairs = zip(completion.token_ids, completion.logprobs, strict=True)
+    return ChatReply(
+        name=name,
+        message=message,
+        finish=finish,
+        stop=stop,
+        prompt_tokens=len(prompt),
+        tokens=len(completion.token_ids),
+        pieces=tuple((piece(token), logp) for token, logp in pairs) if request.logprobs else (),
+    )
 
 
 def draw_name(key: Key, node: Node) -> str:

@@ -37,6 +37,7 @@ def read(body: Body) -> ChatRequest:
         model=str(body.get("model", "")),
         max_tokens=number(body, "max_output_tokens"),
         temperature=body.get("temperature"),
+        top_p=body.get("top_p"),
         calls=calls,
         required=required,
         stream=bool(body.get("stream")),

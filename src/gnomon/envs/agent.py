@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shlex
 from abc import ABC, abstractmethod
@@ -122,6 +123,8 @@ class Agent(ABC):
     """Wall-clock seconds of an episode."""
     memory_mib: int = 2048
     """Address space of a process, in MiB."""
+    readable: tuple[str, ...] = ()
+    """Paths that the program may read, beside its own file, the interpreter and its packages."""
     seed: int = 0
     """Seed of the tasks. It does not depend on a run's seed, so every run has the same held-out tasks."""
     stream: ClassVar[str] = ""
@@ -155,6 +158,7 @@ class Agent(ABC):
         return replace(
             launch_of(self.command, task),
             files=files,
+            readable=tuple(map(os.path.abspath, self.readable)),
             calls=self.calls,
             tokens=self.tokens or None,
             seconds=self.wall_seconds,

@@ -107,22 +107,27 @@ def started(launch: Launch, environment: dict[str, str]) -> Session:
 
 
 def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The command, with this interpreter for `python` and whole paths for its files, and the folders of these files."""
-    found, folders = list[str](), list[str]()
+    """The command with whole paths, and the paths that it must read.
+
+    `python` is this interpreter. Of a Python file only the file is readable, since answers may lie beside it; a folder
+    with a `__main__.py` and a program's environment are readable as a whole.
+    """
+    found, readable = list[str](), list[str]()
     for place, word in enumerate(command):
+        program = shutil.which(word) if place == 0 else None
         if place == 0 and word in ("python", "python3"):
             found.append(sys.executable)
-        elif place == 0 and (program := shutil.which(word)) is not None:
-            found.append(program)
-        elif os.sep not in word and not word.endswith(".py"):
-            found.append(word)
-        elif Path(word).is_file():
-            path = Path(word).resolve()
+        elif program is not None:
+            # A link is kept: that of an environment's interpreter tells it where its packages are.
+            path = Path(os.path.abspath(program))
             found.append(str(path))
-            folders.append(str(path.parent))
+            readable.append(str(path.parents[1] if path.parent.name == "bin" else path))
+        elif (word.endswith(".py") and Path(word).is_file()) or (Path(word) / "__main__.py").is_file():
+            found.append(os.path.abspath(word))
+            readable.append(found[-1])
         else:
             found.append(word)
-    return tuple(found), tuple(folders)
+    return tuple(found), tuple(readable)
 
 
 async def ended(session: Session, launch: Launch, recorder: Recorder) -> End:

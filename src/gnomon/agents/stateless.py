@@ -1,0 +1,65 @@
+"""Answers requests with a policy, apart from training: nothing is recorded, and a request decides how it is sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from gnomon.agents.exchange import ChatReply, ChatRequest, Refused
+from gnomon.agents.recorder import Sample, prompt_of, reply_of
+from gnomon.agents.tree import Begin, Prompt, Tree
+from gnomon.keys import Key
+from gnomon.rendering import Renderer
+from gnomon.types import Request, Sampling
+
+__all__ = ["Stateless"]
+
+
+class Stateless:
+    """The policy behind an endpoint for anyone.
+
+    Two requests with the same messages and `seed` get the same reply. Without a seed, every reply is drawn anew.
+
+    Args: max_tokens: largest number of tokens of a reply; others as of `Recorder`.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        begin: Begin,
+        sample: Sample,
+        *,
+        key: Key,
+        max_tokens: int,
+        piece: Callable[[int], str],
+    ) -> None:
+        self.renderer, self.key, self.max_tokens = renderer, key, max_tokens
+        self._begin, self._sample, self._piece, self._numbers = begin, sample, piece, count()
+
+    async def answer(self, request: ChatRequest) -> ChatReply:
+        """Raises: Refused."""
+        if request.top_p not in (None, 1):
+            raise Refused("top_p is not supported: set temperature", code="unsupported_top_p")
+        temperature = 1.0 if request.temperature is None else float(request.temperature)
+        if not 0 <= temperature <= 2:
+            raise Refused("temperature must be between 0 and 2", code="invalid_request")
+        prompt = self._prompt(request)
+        name = {"number": next(self._numbers)} if request.seed is None else {"seed": int(request.seed)}
+        key = self.key.at("serve", prompt=prompt.digest.hex(), **name)
+        sampling = Sampling(
+            max_tokens=min(request.max_tokens or self.max_tokens, self.max_tokens),
+            temperature=temperature,
+            stop=request.stop,
+            stop_ids=self.renderer.stop,
+        )
+        completion = await self._sample(Request(prompt_ids=prompt.token_ids, key=key.bytes, sampling=sampling))
+        return reply_of(self.renderer, prompt.token_ids, completion, key.bytes.hex(), request, self._piece)
+
+    def settle(self, reply: ChatReply, delivered: bool) -> None:
+        """Nothing is recorded."""
+
+    def count(self, request: ChatRequest) -> int:
+        return len(self._prompt(request).token_ids)
+
+    def _prompt(self, request: ChatRequest) -> Prompt:
+        return prompt_of(Tree(self._begin), self.renderer, request)
