@@ -20,7 +20,7 @@ from gnomon.agents.recorder import Bounds, Recorder
 from gnomon.envs.agent import End, Launch
 from gnomon.keys import Key
 from gnomon.rendering import Renderer, Transcript
-from gnomon.rollout.programs import Programs
+from gnomon.rollout.programs import Programs, located
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
 from gnomon.types import Sampling, Status
@@ -89,7 +89,7 @@ def test_a_program_has_its_folder_its_input_and_the_policy(renderer: Renderer):
         ("import subprocess; subprocess.Popen(['sleep', '100'], start_new_session=True); ask('x')", 0, "", 1),
         ("print('x' * 10**6)", 0, "", 0),
         ("b = bytearray(2**32)", 1, "", 0),
-        ("open('big', 'wb').write(bytes(2**27))", 1, "", 0),
+        ("open('big', 'wb').write(bytes(2**27))", 1, "files", 0),
     ],
 )
 def test_every_way_to_end_is_an_end(renderer: Renderer, source: str, status: int | None, limit: str, turns: int):
@@ -120,6 +120,18 @@ def test_there_is_no_way_out(renderer: Renderer):
     lines = end.output.split()
     assert "open" not in lines and lines[-3:] == ["404", "404", "False"], end.output
     assert recorder.turns() == ()
+
+
+def test_a_program_reads_its_own_file_and_nothing_beside_it(renderer: Renderer, tmp_path: Path):
+    (tmp_path / "answers").write_text("42")
+    program = tmp_path / "agent.py"
+    program.write_text(
+        f"import os; print(os.listdir({str(tmp_path)!r}), os.path.exists('/root/.ssh'), len(os.listdir('/')))"
+    )
+    assert located(("/bin/sh", "-c", "x")) == (("/bin/sh", "-c", "x"), ("/bin/sh",))
+    recorder = recorder_of(renderer)
+    end = asyncio.run(Programs().play(Launch(command=("python", str(program))), recorder, "k"))
+    assert end.status == 0 and end.output.startswith("['agent.py'] False "), end
 
 
 def test_many_programs_at_once(renderer: Renderer):

@@ -15,7 +15,7 @@ from gnomon.agents.server import Server
 from gnomon.envs.agent import End, Launch
 from gnomon.sandbox import Limits, Session
 
-__all__ = ["Programs"]
+__all__ = ["Programs", "located"]
 
 PORT = 8000
 """Of 127.0.0.1 inside every sandbox. Each has a network of its own, which reaches nothing else."""
@@ -121,7 +121,8 @@ def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
             # A link is kept: that of an environment's interpreter tells it where its packages are.
             path = Path(os.path.abspath(program))
             found.append(str(path))
-            readable.append(str(path.parents[1] if path.parent.name == "bin" else path))
+            environment = path.parents[1] if path.parent.name == "bin" else path
+            readable.append(str(environment if (environment / "pyvenv.cfg").is_file() else path))
         elif (word.endswith(".py") and Path(word).is_file()) or (Path(word) / "__main__.py").is_file():
             found.append(os.path.abspath(word))
             readable.append(found[-1])
