@@ -16,6 +16,7 @@ from gnomon.objectives.options import declared
 __all__ = [
     "DEFAULTS",
     "AtResume",
+    "Bytes",
     "Engine",
     "Env",
     "Eval",
@@ -27,6 +28,7 @@ __all__ = [
     "Rollout",
     "RunConfig",
     "at_resume",
+    "chained",
 ]
 
 
@@ -37,6 +39,15 @@ class AtResume(Enum):
     """It may change, and the run records the new value."""
     MOVE = "move"
     """It may change for this process only: the place of a part does not change the run."""
+
+
+class Bytes(Enum):
+    """How a setting enters the first record of a run, which decides the bytes of the run. Others enter as they are."""
+
+    NEVER = "never"
+    """No value changes the bytes."""
+    IF_SET = "if set"
+    """It was added later, or changes nothing by default: it enters with another value than its default."""
 
 
 class Section(BaseModel):
@@ -71,14 +82,14 @@ class Lora(Section):
 class Policy(Section):
     """The model that is trained."""
 
-    path: str = "tiny"
+    path: Annotated[str, Bytes.NEVER] = "tiny"
     """`tiny` or `tiny-fresh`, which ship with the package; a model folder in the format of the Hugging Face hub; or a
     model of the hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit. Some
     defaults follow the model (docs/real-models.md)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
     are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Annotated[Literal["auto", "cpu", "cuda"], Bytes.NEVER] = "auto"
     """Where the policy, its reference and its critic are computed. `auto` is `cuda` where torch finds a CUDA device."""
     reference: str = ""
     """The teacher of `opd`, and the policy that a KL penalty compares with: a model as for `path`, with the same
@@ -89,7 +100,7 @@ class Policy(Section):
     """Attention of training passes. `exact` computes the same bits as decoding, on every device. `flex` is torch's
     flex_attention, for CUDA devices, and is many times faster there with long rows. `auto` is `flex` on a CUDA device
     that can compute it, and else `exact`."""
-    activation_checkpointing: bool = False
+    activation_checkpointing: Annotated[bool, Bytes.NEVER] = False
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""
     lora: Lora = Lora()
@@ -111,14 +122,14 @@ class Rollout(Section):
     """Texts that end a reply. The reply keeps them."""
     tasks: list[Annotated[int, Field(ge=0)]] = []
     """Indices of the train tasks to draw from. Empty means all."""
-    order_seed: Annotated[int, Field(ge=0)] = 0
+    order_seed: Annotated[int, Field(ge=0), Bytes.IF_SET] = 0
     """Seed of the order in which the batches of a run are taken. Every batch keeps its tasks and random numbers. 0
     leaves the order in which `seed` draws them."""
     turns: Annotated[int, Field(ge=0)] = 0
     """Most replies per episode, of all players together. 0 leaves the limit to the environment."""
     context: Annotated[int, Field(ge=2)] = 4096
     """Most tokens of a conversation: prompts, observations and replies."""
-    seconds: Annotated[float, Field(gt=0)] = float("inf")
+    seconds: Annotated[float, Field(gt=0), Bytes.NEVER] = float("inf")
     """Wall-clock limit for the episodes of a step. A run that meets it cannot be repeated bit for bit."""
     demonstrations: str = ""
     """JSONL file of replies to train tasks, for objectives that learn from demonstrations."""
@@ -133,30 +144,30 @@ class Rollout(Section):
     the policy is asked whether its reply is right. pass@1 and alarms follow the verifier (docs/rewards.md)."""
     judgements: Annotated[int, Field(ge=1)] = 1
     """Judgements of every rollout with `judged_by=policy`. The reward is the fraction that calls it right."""
-    lag: Annotated[int, Field(ge=0)] = 0
+    lag: Annotated[int, Field(ge=0), Bytes.IF_SET] = 0
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
-    recorded: str = ""
+    recorded: Annotated[str, Bytes.IF_SET] = ""
     """Folder of a run whose recorded groups are trained on, with the log-probabilities and verdicts that it stored. It
     must have the same environment, tokenizer and `group`. `replay` is then 1, unless it or `failure_prefix` is set
     (docs/replay.md)."""
-    replay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    replay: Annotated[float, Field(ge=0, le=1), Bytes.IF_SET] = 0.0
     """Fraction of the tasks of a step whose groups are earlier ones and are not sampled: those of `recorded`, or else
     of the run's own earlier steps."""
-    failure_prefix: Annotated[float, Field(ge=0, le=1)] = 0.0
+    failure_prefix: Annotated[float, Field(ge=0, le=1), Bytes.IF_SET] = 0.0
     """Fraction of the tasks of a step that continue a prefix of a failed reply to them, where one is known: a reply of
     `recorded`, or else of the run's own earlier steps. Only the continuation is trained (docs/replay.md)."""
-    curriculum: Annotated[str, Field(pattern="^(uniform|band|easiest|object:.+)$")] = "uniform"
+    curriculum: Annotated[str, Field(pattern="^(uniform|band|easiest|object:.+)$"), Bytes.IF_SET] = "uniform"
     """What chooses the tasks of a step. `band`: again those whose latest success rate lies within `band`, and new ones.
     `easiest`: first those that the environment calls easy. `object:NAME` was passed to `gnomon.train` as a Python
     object."""
     band: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0.2, 0.8]
     """Lowest and highest success rate, in its latest visit, of a task that `curriculum=band` plays again."""
-    in_flight: bool = False
+    in_flight: Annotated[bool, Bytes.IF_SET] = False
     """Load new weights into the engine while it samples: completions go on with them. Needs `lag`. One engine samples
     all steps in progress, vLLM too; in a Ray cluster, one per sampler. The run then depends on the clock and is not
     repeated bit for bit."""
-    entropy: bool = False
+    entropy: Annotated[bool, Bytes.IF_SET] = False
     """Record the entropy of the next-token distribution at every sampled token, 2 bytes each. Training is the same in
     every bit; the fingerprint differs, since it covers the records. Only for the embedded engine."""
 
@@ -164,7 +175,7 @@ class Rollout(Section):
 class Workers(Section):
     """The worker processes that run environments and verifiers, and their limits."""
 
-    count: Annotated[int, Field(ge=1)] = 2
+    count: Annotated[int, Field(ge=1), Bytes.NEVER] = 2
     """Number of worker processes."""
     seconds: Annotated[float, Field(gt=0)] = 2.0
     """Processor time in seconds that one call may use, imports excluded. The wall-clock limit is ten times as long."""
@@ -193,7 +204,7 @@ class Players(Section):
 class Optim(Section):
     """The optimiser of the policy and its schedule. A critic is always trained by AdamW."""
 
-    type: Literal["adamw", "sgd"] = "adamw"
+    type: Annotated[Literal["adamw", "sgd"], Bytes.IF_SET] = "adamw"
     """`adamw`, or `sgd`: stochastic gradient descent, which keeps nothing beside the weights, or with `momentum` one
     number per weight. Its steps grow with the gradient, so its `lr` has no default."""
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
@@ -207,16 +218,16 @@ class Optim(Section):
     """Largest norm of the gradient. A larger gradient is scaled down to it."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """Decoupled weight decay. Only for `adamw`."""
-    states: Literal["float32", "8bit"] = "float32"
+    states: Annotated[Literal["float32", "8bit"], Bytes.IF_SET] = "float32"
     """Numbers in which AdamW keeps its two moments, a critic's too. `8bit` takes about a quarter of the memory, and
     needs `gnomon[low-memory]`. Only for `adamw`."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    momentum: Annotated[float, Field(ge=0, lt=1), Bytes.IF_SET] = 0.0
     """Fraction of the last step that is added to the gradient in the next one. Only for `sgd`."""
     epochs: Annotated[int, Field(ge=1)] = 1
     """How often the rollouts of a step are trained on."""
     minibatches: Annotated[int, Field(ge=1)] = 1
     """Optimiser steps per epoch. Each takes an equal part of the groups."""
-    micro_batch: Annotated[int, Field(ge=1)] = 3072
+    micro_batch: Annotated[int, Field(ge=1), Bytes.IF_SET] = 3072
     """Tokens of one backward pass. More tokens need more memory. Another number sums gradients in another order, so the
     bits of a run change."""
 
@@ -255,7 +266,7 @@ class Budget(Section):
 
     steps: Annotated[int, Field(ge=1)] = 80
     """Training steps."""
-    seconds: Annotated[float, Field(gt=0)] = float("inf")
+    seconds: Annotated[float, Field(gt=0), Bytes.NEVER] = float("inf")
     """Wall-clock limit. The run stops after the step that exceeds it, and can be resumed."""
 
 
@@ -283,7 +294,7 @@ class Eval(Section):
     """Rollouts per held-out task."""
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """Values of k for which pass@k is estimated. None may exceed `samples`."""
-    sets: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], EvalSet] = {}
+    sets: Annotated[dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], EvalSet], Bytes.IF_SET] = {}
     """More evaluations by name: tables of `env`, `temperature`, `every`, `tasks` and `samples` (docs/evaluation.md)."""
 
     @model_validator(mode="before")
@@ -487,10 +498,10 @@ class RunConfig(Section):
     critic: Critic = Critic()
     budget: Annotated[Budget, AtResume.CHANGE] = Budget()
     eval: Annotated[Eval, AtResume.CHANGE] = Eval()
-    save: Annotated[Save, AtResume.CHANGE] = Save()
-    audit: Audit = Audit()
+    save: Annotated[Save, AtResume.CHANGE, Bytes.NEVER] = Save()
+    audit: Annotated[Audit, Bytes.NEVER] = Audit()
     engine: Engine = Engine()
-    launch: Annotated[Launch, AtResume.MOVE] = Launch()
+    launch: Annotated[Launch, AtResume.MOVE, Bytes.NEVER] = Launch()
     learner: Annotated[str, Field(pattern="^(local|ray|https?://.+|tinker:.+|object:.+)$"), AtResume.MOVE] = "local"
     """What trains: `local`, in this process; `ray`, in a process of the Ray cluster of `launch.type=ray`; the address
     that `gnomon serve-learner` printed; or `tinker:MODEL`, an adapter of this base model on the Tinker service.
@@ -514,6 +525,23 @@ def at_resume(key: str) -> AtResume | None:
     """How a setting may change when a run is resumed; None if it may not. Args: key: dotted."""
     field = RunConfig.model_fields.get(key.partition(".")[0])
     return next((mark for mark in field.metadata if isinstance(mark, AtResume)), None) if field else None
+
+
+def chained(section: Section) -> dict[str, Any]:
+    """The settings that enter the first record, as `Bytes` says."""
+    body: dict[str, Any] = section.model_dump()
+    prune(section, body)
+    return body
+
+
+def prune(section: Section, body: dict[str, Any]) -> None:
+    for name, field in type(section).model_fields.items():
+        mark = next((mark for mark in field.metadata if isinstance(mark, Bytes)), None)
+        value = getattr(section, name)
+        if mark is Bytes.NEVER or (mark is Bytes.IF_SET and value == field.get_default()):
+            del body[name]
+        elif isinstance(value, Section):
+            prune(value, body[name])
 
 
 DEFAULTS: dict[str, Any] = RunConfig().model_dump()

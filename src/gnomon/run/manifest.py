@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from gnomon.config import DEFAULTS, RunConfig
+from gnomon.config import RunConfig
 from gnomon.config.placement import EngineKind
+from gnomon.config.sections import chained
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.models.folder import model_folder
@@ -68,30 +69,11 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     How often to save, what an audit may find, limits of time, the number of processes and their place, the device and
     whether activations are computed again are not part of it; files are known by their hashes, not their paths.
     """
-    body = config.model_dump()
-    del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
-    del body["rollout"]["seconds"], body["workers"]["count"], body["launch"]
-    del body["policy"]["activation_checkpointing"], body["policy"]["device"]
+    body = chained(config)
     own = config.placement.same_numbers
     body["policy"]["attention"] = attention_of(config) if own else config.policy.attention.replace("auto", "exact")
     if body["policy"]["attention"] == "exact":
         del body["policy"]["attention"]
-    if not config.rollout.order_seed:
-        del body["rollout"]["order_seed"]
-    if not config.rollout.lag:
-        del body["rollout"]["lag"]
-    if not config.rollout.in_flight:
-        del body["rollout"]["in_flight"]
-    if not config.rollout.entropy:
-        del body["rollout"]["entropy"]
-    for name in ("type", "states", "momentum", "micro_batch"):  # Runs of earlier versions did not have them.
-        if body["optim"][name] == DEFAULTS["optim"][name]:
-            del body["optim"][name]
-    for name in ("replay", "recorded", "failure_prefix"):
-        if not body["rollout"][name]:
-            del body["rollout"][name]
-    if config.rollout.curriculum == "uniform":
-        del body["rollout"]["curriculum"]
     if config.rollout.curriculum != "band":
         del body["rollout"]["band"]
     if config.policy.reference:
@@ -106,10 +88,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         body["learner"] = "local"
     if not config.policy.lora.rank:
         del body["policy"]["lora"]
-    for table in (body["env"], *(own["env"] for own in body["eval"]["sets"].values())):
+    for table in (body["env"], *(each["env"] for each in body["eval"].get("sets", {}).values())):
         table |= {"type": table["type"].rpartition("/")[2]} if "type" in table else {}
-    if not config.eval.sets:
-        del body["eval"]["sets"]
     for setting, known in data_hashes(config, env).items():
         *tables, option = setting.split(".")
         place = body
