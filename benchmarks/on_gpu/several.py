@@ -16,8 +16,9 @@ def measure(record: Record) -> None:
     devices = torch.cuda.device_count()
     if devices < 2 and not record.small:
         raise Skipped("there is one device")
-    words = ["char_count", "prompts=8", "group=4", "steps=3", "eval.tasks=8", f"policy.device={record.device}"]
-    words += ["max_tokens=8"] if record.small else ["policy.dtype=bfloat16"]
+    words = ["char_count", "group=4", "steps=3", f"policy.device={record.device}"]
+    words += ["prompts=2", "max_tokens=4", "eval.tasks=1"] if record.small else ["prompts=8", "eval.tasks=8"]
+    words += [] if record.small else ["policy.dtype=bfloat16"]
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in (1, max(2, devices)):
             run = Path(scratch) / str(ranks)

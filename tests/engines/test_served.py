@@ -79,7 +79,9 @@ def test_the_command_has_an_exit_status_for_each_answer(folders):
         stale = command("check-weights", url, near, "--old", old, "--json")
         body = json.loads(stale.stdout)
         assert stale.returncode == 3 and body["answer"] == "not served" and abs(body["share"]["value"]) < 0.05
-        assert command("check-weights", url, old, "--old", old).returncode == 4
+        equal = command("check-weights", url, old, "--old", old)
+        assert equal.returncode == 4 and "nan" not in equal.stdout
+        assert gnomon.check_weights(url, old, old=old).body()["share"] is None
 
 
 @pytest.mark.parametrize(

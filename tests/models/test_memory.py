@@ -134,8 +134,8 @@ def test_norms_of_long_passes_are_computed_again_and_change_no_bit(
 ) -> None:
     """In bfloat16 a norm keeps its input in float32 too. In float32, one with frozen weights keeps its input alone."""
     plain, short, long = (llama(adapter, dtype=dtype) for _ in range(3))
-    short.recompute_norms()
-    long.recompute_norms()
+    short.recompute_conversions()
+    long.recompute_conversions()
     between, peak, gradient = passed(plain)
     assert passed(short)[:2] == (between, peak)
     monkeypatch.setattr(policies, "LONG", 500)

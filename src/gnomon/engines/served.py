@@ -41,7 +41,8 @@ class ServedWeights:
     old_difference: float | None = None
     """Between the server and the old folder."""
     share: Share | None = None
-    """Of the change from the old folder to the new one, in the server's change from the old folder."""
+    """Of the change from the old folder to the new one, in the server's change from the old folder; `None` if the two
+    folders have the same log-probabilities."""
 
     def body(self) -> dict[str, Any]:
         """As JSON."""
@@ -87,7 +88,8 @@ def check_weights(
     new, rounded = local(folder, texts, "float32"), local(folder, texts, "bfloat16")
     before = None if old is None else local(old, texts, "float32")
     gap, rounding = root_mean_square(difference(found, new)), root_mean_square(difference(rounded, new))
-    share = None if before is None else share_of(difference(found, before), difference(new, before))
+    change = [] if before is None else difference(new, before)
+    share = share_of(difference(found, before), change) if before is not None and any(change) else None
     answer, reason = decided(found, new, before, rounding)
     return ServedWeights(
         answer=answer,
@@ -172,7 +174,8 @@ def served_text(found: ServedWeights) -> str:
     lines.append(
         f"difference {found.difference:.3g} nats from the folder; rounding to bfloat16 changes {found.rounding:.3g}"
     )
-    if found.share is not None and found.old_difference is not None:
+    if found.old_difference is not None:
         lines.append(f"old folder {found.old_difference:.3g} nats from it")
+    if found.share is not None:
         lines.append(f"share      {found.share.value:.3f} ± {found.share.error:.3f} of the change from the old folder")
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from gnomon.keys import Key
 from gnomon.models.hub import parsed
 from gnomon.models.precision import at_least
 
-__all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Injected", "layers_of", "write_config"]
+__all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Down", "Injected", "layers_of", "write_config"]
 
 ALL_LINEAR = "all-linear"
 """Every linear layer except the vocabulary projection. Experts whose weights are one parameter are no linear layers."""
@@ -119,6 +119,7 @@ class Injected:
             if self.adapter.blank:
                 up.zero_()
             layer.lora_A[NAME] = Down(down)
+            layer.cast_input_dtype_enabled = False  # `Down` does it.
 
     def state(self) -> dict[str, Tensor]:
         """The adapter's parameters under the names that they have in an adapter folder, not copied."""
@@ -187,7 +188,7 @@ class Down(torch.nn.Module):
         """[rank, in]."""
 
     def forward(self, x: Tensor) -> Tensor:
-        rank = len(self.weight)
+        x, rank = x.to(self.weight.dtype), len(self.weight)
         if rank >= COLUMNS:
             return linear(x, self.weight)
         return linear(x, pad(self.weight, (0, 0, 0, COLUMNS - rank)))[..., :rank]

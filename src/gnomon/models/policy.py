@@ -21,7 +21,7 @@ from transformers.utils import logging
 
 from gnomon.errors import GnomonError, ModelError
 from gnomon.models.adapter import WEIGHTS as ADAPTER_WEIGHTS
-from gnomon.models.adapter import Adapter
+from gnomon.models.adapter import Adapter, Down
 from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
@@ -48,7 +48,7 @@ settle()
 CONFORMING: set[str] = set()
 """Configurations of models whose packed passes this process has compared with transformers' own."""
 LONG = 8192
-"""Tokens of a pass from which on its norms are computed again: below, what they keep is little memory."""
+"""Tokens of a pass from which on its conversions are computed again: below, what they keep is little memory."""
 Whole = Callable[[Trie, torch.device], Layout]
 """Makes the layout of a whole pass."""
 
@@ -239,13 +239,14 @@ class Policy(torch.nn.Module):
         for layer in layers:
             layer.forward = partial(recomputed, layer.forward)
 
-    def recompute_norms(self) -> None:
-        """In passes with gradients of `LONG` tokens or more, keep what enters every RMS norm and compute it again.
+    def recompute_conversions(self) -> None:
+        """In passes with gradients of `LONG` tokens or more, keep what enters every RMS norm and every adapter, and
+        compute again what they make of it.
 
-        The bits stay the same. In bfloat16 a norm would keep its input in float32 too.
+        The bits stay the same. In bfloat16 both would keep their input in float32 too.
         """
         for module in self.model.modules():
-            if type(module).__name__.endswith("RMSNorm"):
+            if type(module).__name__.endswith("RMSNorm") or isinstance(module, Down):
                 module.forward = partial(recomputed_if_long, module.forward)
 
     @property
@@ -469,7 +470,7 @@ def recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def recomputed_if_long(forward: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
-    """What a norm computes. Args: hidden: [1, T, …] of T tokens."""
+    """What a module computes. Args: hidden: [1, T, …] of T tokens."""
     return recomputed(forward, hidden) if hidden.shape[1] >= LONG else forward(hidden)
 
 

@@ -87,7 +87,7 @@ def sparing(config: RunConfig, policy: Policy) -> Policy:
     if config.policy.activation_checkpointing:
         policy.checkpoint_activations()
     else:
-        policy.recompute_norms()
+        policy.recompute_conversions()
     return policy
 
 
