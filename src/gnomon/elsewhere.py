@@ -46,7 +46,7 @@ OURS = {
     "algorithm": "objective.type", "estimator": "objective.type", "task": "env.type",
     "max_new_tokens": "rollout.max_tokens",
     "optimizer.lr": "optim.lr", "optimizer": "optim.type", "optimizer.type": "optim.type",
-    "n_generations": "rollout.group", "epochs": "budget.steps",
+    "n_generations": "rollout.group", "epochs": "budget.steps", "verifier": "env.verifier",
 }  # fmt: skip
 """Their key, whole or its end, to ours."""
 
@@ -59,6 +59,7 @@ DEVICE = (
 )
 SAMPLING = "replies are sampled from the full distribution at rollout.temperature, since that distribution is trained"
 ENGINE = "engine.type=vllm engine.python=PATH samples with vLLM, in a process of its own (docs/engines.md)"
+REWARD = "a function is passed in Python, gnomon.train(rows, reward=f), and not on the command line"
 TRACKER = "a run is recorded in its folder; gnomon show RUN reads it"
 
 ABSENT = {
@@ -69,7 +70,8 @@ ABSENT = {
     "gpu_memory_utilization": DEVICE, "deepspeed": DEVICE, "fsdp": DEVICE, "top_p": SAMPLING,
     "top_k": SAMPLING, "min_p": SAMPLING, "repetition_penalty": SAMPLING, "use_vllm": ENGINE, "vllm_mode": ENGINE,
     "rollout.name": ENGINE, "inference": ENGINE, "report_to": TRACKER, "logger": TRACKER, "wandb": TRACKER,
-    "project_name": TRACKER, "logging_steps": TRACKER,
+    "project_name": TRACKER, "logging_steps": TRACKER, "reward": REWARD, "reward_funcs": REWARD,
+    "reward_function": REWARD, "reward_fn": REWARD,
 }  # fmt: skip
 """Their key, whole or its end or its first table, to what is true here."""
 

@@ -177,7 +177,7 @@ def test_a_call_that_names_no_environment_is_refused(what, settings, code):
 
 
 def test_keys_of_others_name_keys_of_ours():
-    ours = {*leaves(DEFAULTS), "env.path", "env.test", "run", "objective.gamma", "objective.lam"}
+    ours = {*leaves(DEFAULTS), "env.path", "env.test", "env.verifier", "run", "objective.gamma", "objective.lam"}
     ours |= {f"objective.{name}" for row in OPTIONS.values() for name in row.options}
     assert set(OURS.values()) <= ours and not OURS.keys() & ABSENT.keys()
     assert not OURS.keys() & leaves(DEFAULTS).keys(), "a key of ours needs no other name"
@@ -194,6 +194,8 @@ def test_keys_of_others_name_keys_of_ours():
         ("data.max_response_length", "did you mean rollout.max_tokens"),
         ("orchestrator.rollouts_per_example", "did you mean rollout.group"),
         ("orchestrator.sampling.max_tokens", "did you mean rollout.max_tokens"),
+        ("verifier", "did you mean env.verifier"),
+        ("reward", "gnomon.train(rows, reward=f)"),
         ("lora.rank", "did you mean policy.lora.rank"),
         ("lora", "did you mean policy.lora.rank"),
         ("device", "did you mean policy.device"),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import signal
+import socket
+import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +21,10 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 import gnomon
 from engines.asking import ask
+from engines.test_served import moved as moved_folder
 from engines.test_worker import gone_soon
 from gnomon.engines import sample_all
+from gnomon.engines.served import Answer
 from gnomon.engines.threaded import Threaded
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
@@ -313,3 +320,53 @@ def test_the_projection_has_the_learners_dtype(tmp_path, folders, kind, learner,
         metrics = [step["metrics"] for step in run.metrics()]
         assert run.manifest["engine"]["head"] == learner
         assert all(step["mismatch/mean"] < 0.05 and step["logp_mismatch"] < 0.5 for step in metrics)
+
+
+@contextmanager
+def api_server(folder: Path, dtype: str, log: Path) -> Iterator[str]:
+    """The address of vLLM's own server of a model folder."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["--model", folder, "--dtype", dtype, "--host", "127.0.0.1", "--port", port, "--enforce-eager"]
+    words += ["--max-model-len", 1024, "--kv-cache-memory-bytes", 2**26]
+    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", *map(str, words)]
+    alone = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+    with log.open("w") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **alone}, start_new_session=True)
+        try:
+            while not healthy(port):
+                assert server.poll() is None, log.read_text()[-3000:]
+                time.sleep(1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait()
+
+
+def healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_its_server_is_compared_with_folders(folders, dtype, tmp_path):
+    """A change of the weights by a ten-thousandth is told from none with the old folder, unless rounding hides it."""
+    old, near, far = folders["tiny"], moved_folder(tmp_path / "near", 1e-4), moved_folder(tmp_path / "far", 0.5)
+    with api_server(old, dtype, tmp_path / "log") as url:
+        same, other = gnomon.check_weights(url, old), gnomon.check_weights(url, far)
+        stale = gnomon.check_weights(url, near, old=old)
+    assert same.answer is Answer.SERVED and same.difference <= 2 * same.rounding
+    assert other.answer is Answer.NOT_SERVED
+    if dtype == "float32":
+        assert same.difference < 1e-4
+        assert stale.answer is Answer.NOT_SERVED and stale.share is not None and abs(stale.share.value) < 0.05
+    else:
+        assert stale.answer is Answer.UNKNOWN

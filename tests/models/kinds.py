@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from transformers import (
 )
 
 from gnomon_lab.tiny_policy.build import tokenizer
+from rendering.families import tokenizer_folder
 
 WINDOW = 16
 COMMON: dict[str, Any] = {
@@ -73,4 +75,15 @@ def save(kind: str, folder: Path) -> Path:
                 parameter.add_(0.2 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def save_chat(family: str, config: PreTrainedConfig, folder: Path) -> Path:
+    """A random model, with a tokenizer that has its family's control tokens and chat template."""
+    tokenizer_folder(folder, family)
+    tokens = json.loads((folder / "tokenizer.json").read_text())
+    config.vocab_size = len(tokens["model"]["vocab"]) + len(tokens["added_tokens"])
+    config.eos_token_id = json.loads((folder / "config.json").read_text())["eos_token_id"]
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
     return folder

@@ -129,10 +129,10 @@ def test_checkpointed_activations_are_not_kept_and_change_no_bit(adapter: Adapte
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("adapter", [None, Adapter(rank=2, key=Key(0), blank=False)], ids=["full", "adapter"])
-def test_norms_of_long_passes_are_computed_again_and_change_no_bit(
+def test_conversions_of_long_passes_are_computed_again_and_change_no_bit(
     adapter: Adapter | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In bfloat16 a norm keeps its input in float32 too. In float32, one with frozen weights keeps its input alone."""
+    """In bfloat16 norms and adapters keep their inputs in float32 too. In float32, a frozen norm keeps its input alone."""
     plain, short, long = (llama(adapter, dtype=dtype) for _ in range(3))
     short.recompute_conversions()
     long.recompute_conversions()
@@ -140,7 +140,7 @@ def test_norms_of_long_passes_are_computed_again_and_change_no_bit(
     assert passed(short)[:2] == (between, peak)
     monkeypatch.setattr(policies, "LONG", 500)
     less_between, less_peak, same = passed(long)
-    most = {torch.float32: 1.01, torch.bfloat16: 0.97}[dtype] if adapter else 0.92
+    most = {torch.float32: 1.01, torch.bfloat16: 0.62}[dtype] if adapter else 0.92
     assert less_between < most * between and less_peak < 1.01 * peak
     assert gradient.keys() == same.keys() and all(torch.equal(value, same[name]) for name, value in gradient.items())
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig
+from transformers import PreTrainedConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig
 
 from commands import interpreter, python
 from gnomon.config import load
 from gnomon.store import RunReader
 from models.hub_cache import ONE, TWO, Stored, serving
-from rendering.families import tokenizer_folder
+from models.kinds import save_chat
 
 pytest.importorskip("datasets")
 from envs.hub_rows import DATA  # It needs pyarrow.
@@ -36,24 +34,15 @@ MODELS: dict[str, tuple[str, PreTrainedConfig]] = {
 """Family of the tokenizer, and the shape in small."""
 
 
-def model_files(folder: Path, family: str, config: PreTrainedConfig) -> dict[str, bytes]:
-    """A random model, with a tokenizer that has its family's control tokens."""
-    tokenizer_folder(folder, family)
-    tokens = json.loads((folder / "tokenizer.json").read_text())
-    config.vocab_size = len(tokens["model"]["vocab"]) + len(tokens["added_tokens"])
-    config.eos_token_id = json.loads((folder / "config.json").read_text())["eos_token_id"]
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address."""
     repos = {f"datasets/{name}": Stored({ONE: made()}, {"main": ONE}) for name, made in DATA.items()}
     for name, (family, config) in MODELS.items():
-        made = model_files(tmp_path_factory.mktemp("model"), family, config)
-        repos[f"models/{name}"] = Stored({ONE: made}, {"main": ONE})
+        made = save_chat(family, config, tmp_path_factory.mktemp("model"))
+        repos[f"models/{name}"] = Stored(
+            {ONE: {path.name: path.read_bytes() for path in made.iterdir()}}, {"main": ONE}
+        )
     with serving(repos) as (url, _):
         yield url
 
@@ -104,6 +93,22 @@ def test_a_recipe_runs_from_its_download_to_its_last_evaluation(
 @pytest.mark.needs("bwrap")
 def test_so_does_a_recipe_of_code(home: dict[str, str], tmp_path: Path) -> None:
     runs_to_its_end("mbpp-qwen2.5-1.5b", home, tmp_path)
+
+
+def test_rows_of_gsm_symbolic_are_a_data_set(home: dict[str, str], tmp_path: Path) -> None:
+    """By the command of the page, with fewer rows and a random model."""
+    pytest.importorskip("reasoning_gym")
+    page = (Path(__file__).parents[2] / "docs/data-recipes.md").read_text("utf-8")
+    code, _, words = page.partition('python -c "')[2].partition('" > gsm.jsonl\ngnomon train ')
+    made = interpreter("-c", code.replace("size=2000", "size=200"))
+    (tmp_path / "gsm.jsonl").write_text(made.stdout)
+    settings = words.partition("\n")[0].replace("policy=smollm2", "policy=Qwen/Qwen3-0.6B").split()
+    done = python("-c", AS_AN_INTERPRETER, "train", *settings, "run=run", *SMALL, env=home, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with RunReader(tmp_path / "run") as reader:
+        assert reader.status == "finished" and reader.steps == 2
+        (group, *_) = reader.groups(0)
+    assert "final answer" in group.task.messages[-1].content and float(group.task.answer) >= 0
 
 
 ROWS = (

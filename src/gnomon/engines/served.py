@@ -140,7 +140,7 @@ def decided(
                 Answer.NOT_SERVED,
                 "the server has a part of the change from the old folder, or a version between them",
             )
-    return Answer.UNKNOWN, "the two folders differ less than the server's rounding"
+    return Answer.UNKNOWN, "the two folders differ less than the server's rounding: serve one in float32"
 
 
 def texts_of(folder: str | Path) -> list[tuple[int, ...]]:
