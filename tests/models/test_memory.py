@@ -132,7 +132,7 @@ def test_checkpointed_activations_are_not_kept_and_change_no_bit(adapter: Adapte
 def test_conversions_of_long_passes_are_computed_again_and_change_no_bit(
     adapter: Adapter | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In bfloat16 norms and adapters keep their inputs in float32 too. In float32, a frozen norm keeps its input alone."""
+    """In bfloat16 norms and adapters keep inputs in float32 too. In float32, a frozen norm keeps its input alone."""
     plain, short, long = (llama(adapter, dtype=dtype) for _ in range(3))
     short.recompute_conversions()
     long.recompute_conversions()
