@@ -67,7 +67,10 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     if name in HOME:
-        return getattr(importlib.import_module(HOME[name]), name)
+        from gnomon.missing import explained
+
+        with explained():
+            return getattr(importlib.import_module(HOME[name]), name)
     if name == "loop":
         return importlib.import_module("gnomon.loop")
     raise AttributeError(f"module 'gnomon' has no attribute {name!r}")

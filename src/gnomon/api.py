@@ -14,6 +14,7 @@ from gnomon.config.calls import fixes_in_python
 from gnomon.envs import ENVS, Env, offers
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.extensions import check_start
+from gnomon.missing import explained
 from gnomon.objectives.spelling import nearest
 from gnomon.reading.folders import next_folder
 from gnomon.run.extension import extension
@@ -56,6 +57,7 @@ class RunReader(StoredRun):
 
 
 @fixes_in_python()
+@explained()
 def train(
     what: str | Path | Env | Tasks | None = None,
     /,
@@ -112,6 +114,7 @@ def train(
 
 
 @fixes_in_python()
+@explained()
 def resume(
     run: str | Path,
     what: str | Path | Env | Tasks | None = None,

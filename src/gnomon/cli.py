@@ -18,7 +18,8 @@ from gnomon.commands.options import Commands
 from gnomon.commands.streams import Finished, lost_output, open_streams
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError, ResourceError, RunError
-from gnomon.extensions import check_start, extensions, panels
+from gnomon.extensions import check_start, extensions, folder_check, panels
+from gnomon.missing import explained
 from gnomon.reading.lines import say
 from gnomon.terminal import put
 
@@ -49,7 +50,8 @@ def main() -> None:
     """Run a command. Errors of the user are printed without a traceback."""
     open_streams()
     try:
-        app(args=[below_home(word) for word in sys.argv[1:]])
+        with explained():
+            app(args=[below_home(word) for word in sys.argv[1:]])
     except GnomonError as error:
         put(error, file=sys.stderr)
         sys.exit(error.exit_code)
@@ -437,9 +439,8 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
     """Recompute the hash of every record and checkpoint of a run, or of all runs of a study."""
     from gnomon.store import verify as check
 
-    for mark, check_folder in extensions("gnomon.folders").items():
-        if (folder / mark).exists():
-            sys.exit(check_folder(folder))
+    if (check_folder := folder_check(folder)) is not None:
+        sys.exit(check_folder(folder))
     report = check(folder)
     problems = [str(problem) for problem in report.problems]
     facts = {"records": report.records, "fingerprint": report.fingerprint, "problems": problems}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gnomon.envs import Env
     from gnomon.store import RunReader
 
-__all__ = ["Panel", "check_start", "extensions", "panels"]
+__all__ = ["Panel", "check_start", "extensions", "folder_check", "panels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,12 @@ def check_start(folder: Path, config: RunConfig, env: Env | None = None) -> None
     """Raises: what a package finds wrong with a run that is about to start."""
     for check in extensions("gnomon.checks").values():
         check(folder, config, env)
+
+
+def folder_check(folder: Path) -> Callable[[Path], int] | None:
+    """What verifies a folder of another kind than a run; None for any other folder. Only this one is imported."""
+    points = entry_points(group="gnomon.folders")
+    return next((point.load() for point in points if (folder / point.name).exists()), None)
 
 
 def panels(reader: RunReader) -> list[Panel]:

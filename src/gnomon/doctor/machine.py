@@ -61,12 +61,15 @@ def unfit_libraries() -> Iterator[tuple[str, tuple[str, str]]]:
 
     for text in metadata.requires("gnomon") or ():
         wanted = Requirement(text)
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+        needed = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        if not needed and not wanted.marker.evaluate({"extra": "train"}):
             continue
         try:
             installed = metadata.version(wanted.name)
         except metadata.PackageNotFoundError:
             installed = ""
+        if not installed and not needed:
+            continue  # This installation does not train.
         if not installed or not wanted.specifier.contains(installed, prereleases=True):
             yield wanted.name, (installed, str(wanted.specifier))
 
