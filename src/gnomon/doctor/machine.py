@@ -61,8 +61,8 @@ def unfit_libraries() -> Iterator[tuple[str, tuple[str, str]]]:
 
     for text in metadata.requires("gnomon") or ():
         wanted = Requirement(text)
-        needed = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-        if not needed and not wanted.marker.evaluate({"extra": "train"}):
+        needed, trains = (wanted.marker is None or wanted.marker.evaluate({"extra": extra}) for extra in ("", "train"))
+        if not trains:
             continue
         try:
             installed = metadata.version(wanted.name)
