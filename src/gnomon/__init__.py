@@ -66,13 +66,13 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    if name in HOME:
-        from gnomon.missing import explained
+    from gnomon.errors import explained
 
-        with explained():
+    with explained():
+        if name in HOME:
             return getattr(importlib.import_module(HOME[name]), name)
-    if name == "loop":
-        return importlib.import_module("gnomon.loop")
+        if name == "loop":
+            return importlib.import_module("gnomon.loop")
     raise AttributeError(f"module 'gnomon' has no attribute {name!r}")
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from gnomon.config import RunConfig, Source, leaves, resolve
 from gnomon.config.calls import fixes_in_python
 from gnomon.envs import ENVS, Env, offers
-from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.errors import ConfigError, ConfigErrors, explained
 from gnomon.extensions import check_start
-from gnomon.missing import explained
 from gnomon.objectives.spelling import nearest
 from gnomon.reading.folders import next_folder
 from gnomon.run.extension import extension
@@ -166,6 +165,7 @@ def resume(
 
 
 @fixes_in_python()
+@explained()
 def evaluate(
     policy: str | Path,
     what: str | Env | Tasks,

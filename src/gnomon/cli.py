@@ -17,9 +17,8 @@ from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.options import Commands
 from gnomon.commands.streams import Finished, lost_output, open_streams
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
-from gnomon.errors import ConfigError, GnomonError, ResourceError, RunError
+from gnomon.errors import ConfigError, GnomonError, ResourceError, RunError, explained
 from gnomon.extensions import check_start, extensions, folder_check, panels
-from gnomon.missing import explained
 from gnomon.reading.lines import say
 from gnomon.terminal import put
 

@@ -16,13 +16,15 @@ import difflib
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 from gnomon.terminal import printable
 
 __all__ = [
+    "TRAIN",
     "ConfigError",
     "ConfigErrors",
     "GnomonError",
@@ -31,8 +33,11 @@ __all__ = [
     "ResourceError",
     "RunError",
     "VerifierError",
+    "explained",
 ]
 
+TRAIN = frozenset(("numpy", "safetensors", "torch", "transformers"))
+"""Packages of the extra `train`. Everything that reads, judges and audits works without them."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -107,6 +112,22 @@ class RunError(GnomonError):
 
 class ResourceError(GnomonError):
     pass
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raises: ResourceError E505 in place of a ModuleNotFoundError for a package of the extra `train`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAIN:
+            raise
+        raise ResourceError(
+            "E505", f"the package {package} is not installed",
+            why="models, objectives and training need it; verifiers, audits and the reading of runs do not",
+            fix='pip install "gnomon[train]"',
+        ) from error  # fmt: skip
 
 
 def sibling(path: str | Path, suits: Callable[[Path], bool] = Path.exists) -> str:

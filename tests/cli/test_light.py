@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gnomon
-from gnomon.missing import TRAIN
+from gnomon.errors import TRAIN
 
 BLOCKED = f"""
 from importlib.machinery import PathFinder
@@ -99,7 +99,15 @@ def test_a_command_that_needs_more_says_what_to_install(place: Path, words: str)
     assert "error[E505] the package " in done.stderr and 'pip install "gnomon[train]"' in done.stderr
 
 
-@pytest.mark.parametrize("line", ["gnomon.train('char_count', run='new')", "gnomon.Policy", "gnomon.resume('run')"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gnomon.train('char_count', run='new')",
+        "gnomon.loop.Policy",
+        "gnomon.evaluate('run', 'char_count')",
+        "gnomon.resume('run')",
+    ],
+)
 def test_a_call_that_needs_more_says_what_to_install(place: Path, line: str) -> None:
     done = light(place, "-c", f"import gnomon; {line}")
     assert "error[E505] the package " in done.stderr and 'fix: pip install "gnomon[train]"' in done.stderr
