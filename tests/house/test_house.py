@@ -85,7 +85,7 @@ def test_a_mistake_in_a_setting_is_found_with_few_imports(words):
     }
     assert "error[E0" in done.stderr
     assert not (HEAVY | {"scipy", "sympy", "http.client"} | others | late) & loaded
-    assert len(loaded) < 480, "462 were needed when this was written, and torch alone brings a thousand"
+    assert len(loaded) < 500, "481 were needed when this was written, and torch alone brings a thousand"
 
 
 @pytest.mark.parametrize(("given", "spins"), [({}, False), ({"OMP_WAIT_POLICY": "active"}, True)])
