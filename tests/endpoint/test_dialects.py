@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -13,7 +14,9 @@ import pytest
 
 from endpoint.programs import renderer_of
 from endpoint.serving import Served, serving
+from gnomon.agents.endpoint import Endpoint
 from gnomon.agents.recorder import Bounds
+from gnomon.agents.server import Server, local_socket
 from gnomon.rendering import Renderer
 
 CALLS = (
@@ -397,3 +400,12 @@ def test_the_order_of_arrival_changes_nothing(qwen3: Renderer):
                 thread.join()
             found.append(served.turns())
     assert found[0] == found[1] == found[2] and len(found[0]) == 6
+
+
+def test_a_small_reply_does_not_wait_for_an_acknowledgement():
+    async def option() -> int:
+        with local_socket() as listener:
+            async with await Server(Endpoint()).listen(listener):
+                return listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    assert asyncio.run(option())

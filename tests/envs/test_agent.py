@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from gnomon.audit.subject import subject_of
 from gnomon.envs import Agent, Dataset, End
 from gnomon.envs.agent import launch_of
 from gnomon.envs.base import user
 from gnomon.envs.check import check_env
+from gnomon.envs.episodes import judge
 from gnomon.keys import Key
 from gnomon.types import Status, Task
 
@@ -59,6 +61,9 @@ def test_the_example_passes_the_checks(monkeypatch: pytest.MonkeyPatch):
     assert len((ROOT / "examples/calculator/env.py").read_text().splitlines()) <= 40
     agent, task = Products(), Products().tasks("train")[0]
     assert isinstance(agent, Agent) and agent.verdict(task, agent.solution(task)).correct
+    audited = subject_of(agent, count=9)
+    assert audited.solution is not None
+    assert all(judge(agent, each, audited.solution(each) or "").correct for each in audited.tasks)
     late = agent.verdict(task, End(status=None, limit="time"))
     assert late.status is Status.EXCEEDED and late.reward == 0
 

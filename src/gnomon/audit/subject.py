@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.envs.agent import Agent
 from gnomon.envs.base import Env, SingleTurn, identity
 from gnomon.envs.episodes import judge
 from gnomon.envs.messages import messages_of
@@ -98,6 +99,8 @@ def solution_of(target: object, tasks: tuple[Task, ...]) -> Callable[[Task], str
     """Correct replies, from the target or from the tasks."""
     if isinstance(target, SingleTurn):
         return lambda task: target.framed(target.solution(task))
+    if isinstance(target, Agent):
+        return target.correct_reply
     own: Callable[[Task], str | None] | None = getattr(target, "solution", None)
     if own is not None:
         return own

@@ -176,11 +176,17 @@ class Agent(ABC):
         return AgentEpisode(task, self.launch(task), lambda end: self.verdict(task, end))
 
     @property
-    def expert(self) -> Any:
-        """The reply that a correct program's end is, for the checks; None without `solution`."""
+    def correct_reply(self) -> Callable[[Task], str] | None:
+        """The end of a correct program as text; None without `solution`."""
         if type(self).solution is Agent.solution:
             return None
-        return lambda task, episode: self.solution(task).dumps(episode.launch.files)
+        return lambda task: self.solution(task).dumps(self.launch(task).files)
+
+    @property
+    def expert(self) -> Any:
+        """For the checks: the only reply of an episode is the end of the program."""
+        reply = self.correct_reply
+        return None if reply is None else lambda task, episode: reply(task)
 
     def verdict(self, task: Task, end: End) -> Verdict:
         if end.limit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from gnomon.agents.endpoint import Endpoint
 from gnomon.agents.recorder import Recorder
 from gnomon.agents.server import Server
 from gnomon.envs.agent import End, Launch
+from gnomon.machine import memory
 from gnomon.sandbox import Limits, Session
 
 __all__ = ["Programs", "located"]
@@ -20,19 +22,31 @@ __all__ = ["Programs", "located"]
 PORT = 8000
 """Of 127.0.0.1 inside every sandbox. Each has a network of its own, which reaches nothing else."""
 MODEL = "policy"
+MOST = 256
+WEIGHT = 128 * 2**20
+"""Bytes of memory that a program takes on average: an interpreter with a client library, and its sandbox."""
 PATIENCE = 5.0
 """Seconds beyond the wall-clock limit after which a program is ended from outside."""
-PIECE = 2**16
+DESCRIPTORS = 16
+"""Open files of a program on this side: its sandbox, pipes and connections."""
+LARGEST = 2**22
+"""Bytes of a request. A longer one would keep the run from its other programs."""
+
+
+def most() -> int:
+    """Number of programs that this process can run at once."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // DESCRIPTORS
+    return max(1, min(MOST, files, memory() // 2 // WEIGHT or MOST))
 
 
 @dataclass(slots=True, eq=False)
 class Programs:
     """Runs programs, each with an endpoint of its own.
 
-    Args: room: most programs at once.
+    Args: room: most programs at once; by default as many as half of the machine's memory and its descriptors allow.
     """
 
-    room: int = 256
+    room: int = field(default_factory=most)
     _waiting: asyncio.Semaphore | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _sessions: set[Session] = field(default_factory=set)
@@ -45,7 +59,7 @@ class Programs:
         loop = asyncio.get_running_loop()
         if self._waiting is None or self._loop is not loop:
             self._waiting, self._loop = asyncio.Semaphore(self.room), loop
-        endpoint = Endpoint(model=MODEL)
+        endpoint = Endpoint(model=MODEL, largest=LARGEST)
         endpoint.add(key, recorder)
         async with self._waiting:
             session = await asyncio.to_thread(started, launch, variables(launch, key))
