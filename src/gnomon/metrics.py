@@ -26,6 +26,11 @@ METRICS: Mapping[str, str] = {
     "breakdown/tied": "Fraction of groups whose rewards are all equal. A group baseline learns nothing from them.",
     "breakdown/NAME/return": "Mean reward per rollout that a part pays, after weight and gate.",
     "breakdown/NAME/variance": "Covariance of a part with the reward within groups; a group baseline learns from it.",
+    "program/calls": "Mean number of trained replies per rollout that a program plays.",
+    "program/branches": "Mean number of conversations per rollout. An edited history, a summary or a sub-agent begins another.",
+    "program/silent": "Fraction of rollouts whose program received no reply.",
+    "program/failed": "Fraction of rollouts whose program ended with an exit status other than 0.",
+    "program/limited": "Fraction of rollouts whose program was ended by a limit.",
     "logp_mismatch": "Largest difference between the sampler's and the learner's log-probability of a token.",
     "mismatch/mean": "Mean absolute difference between the two log-probabilities of a token, in nats. Like the other "
     "metrics of `mismatch/`, it is recorded where sampler and learner are not equal in every bit.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import socket
 import threading
@@ -326,6 +327,19 @@ def test_a_client_that_leaves_gets_the_same_reply_later_or_trains_nothing(qwen3:
         assert len(served.policy.requests) == 1 and served.turns() == ()
         posted(served, PATHS[0], body_of(PATHS[0]))
         assert len(served.policy.requests) == 1 and len(served.turns()) == 1
+
+
+def test_a_client_that_leaves_a_stream_gets_the_same_reply_later(qwen3: Renderer):
+    with serving(qwen3, lambda p, r: str(r.random()), delay=0.5, keepalive=0.1) as served:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port)
+        connection.request("POST", PATHS[2], json.dumps(body_of(PATHS[2], stream=True)), {"x-api-key": "secret"})
+        assert connection.getresponse().read(5) == b": kee"
+        connection.close()
+        time.sleep(0.8)
+        assert served.turns() == ()
+        reply = posted(served, PATHS[2], body_of(PATHS[2]))
+        (turn,) = served.turns()
+        assert len(served.policy.requests) == 1 and reply["content"][0]["text"] in turn.completion.text
 
 
 def test_a_slow_reply_keeps_the_stream_alive_and_is_recorded_before_its_end(qwen3: Renderer):

@@ -151,11 +151,16 @@ def test_same_bytes_with_other_workers_and_threads_of_the_program(tmp_path: Path
             marks.append(reader.fingerprint)
             if count == 1:
                 groups = list(decode(list(reader.records())))
+                steps = [step["metrics"] for step in reader.metrics()]
     assert marks[0] == marks[1]
     trained = [rollout for group in groups for rollout in group.rollouts]
     assert all(len(rollout.turns) == 5 and rollout.verdict.status is not Status.FAILED for rollout in trained)
+    assert all(step["program/calls"] == 5 and step["program/branches"] == 4 for step in steps)
     assert {len({turn.fork for turn in rollout.turns}) for rollout in trained} == {4}
     assert len({rollout.reward for rollout in trained}) > 1
+
+    again = command("replay", str(tmp_path / "1"))
+    assert again.returncode == 0 and "0 verdicts changed" in again.stdout, again.stdout + again.stderr
 
 
 @pytest.mark.long

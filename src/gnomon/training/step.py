@@ -9,6 +9,7 @@ from itertools import chain
 from time import monotonic, process_time
 from typing import Any
 
+from gnomon.envs.agent import End
 from gnomon.learners.batch import Batch
 from gnomon.rollout.failures import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
@@ -16,7 +17,7 @@ from gnomon.store import Record, encode, failpoint
 from gnomon.store.codec import packed
 from gnomon.store.layout import of_set, set_of
 from gnomon.training.evaluate import Evaluation
-from gnomon.types import Group, Stop
+from gnomon.types import Group, Rollout, Stop
 from gnomon.verifiers.breakdown import breakdown, entries
 
 __all__ = ["StepLog", "rollout_stats"]
@@ -163,6 +164,19 @@ def rollout_stats(groups: Sequence[Group]) -> Stats:
                 "truncated": Mean(rollout.stop is Stop.TRUNCATED),
                 "tokens": Sum(rollout.tokens if group.replayed is None else 0),
             }
+            one |= program_stats(rollout) if rollout.end else {}
             parts: Stats = {f"part/{part.name}": Mean(part.value) for part in rollout.verdict.parts}
             stats = merge(stats, one | parts)
     return stats
+
+
+def program_stats(rollout: Rollout) -> Stats:
+    """Rates of a rollout that a program played."""
+    end = End.loads(rollout.end)
+    return {
+        "program/calls": Mean(len(rollout.turns)),
+        "program/branches": Mean(len({turn.fork for turn in rollout.turns})),
+        "program/silent": Mean(not rollout.turns),
+        "program/failed": Mean(end.status not in (0, None)),
+        "program/limited": Mean(bool(end.limit)),
+    }
