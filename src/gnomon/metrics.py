@@ -27,7 +27,7 @@ METRICS: Mapping[str, str] = {
     "breakdown/NAME/return": "Mean reward per rollout that a part pays, after weight and gate.",
     "breakdown/NAME/variance": "Covariance of a part with the reward within groups; a group baseline learns from it.",
     "program/calls": "Mean number of trained replies per rollout that a program plays.",
-    "program/branches": "Mean number of conversations per rollout. An edited history, a summary or a sub-agent begins another.",
+    "program/branches": "Mean number of conversations per rollout; an edited history or a sub-agent begins another.",
     "program/silent": "Fraction of rollouts whose program received no reply.",
     "program/failed": "Fraction of rollouts whose program ended with an exit status other than 0.",
     "program/limited": "Fraction of rollouts whose program was ended by a limit.",
