@@ -145,7 +145,6 @@ def test_every_field_of_every_reading_command(folders, told):
         ["replay", bad, "--trust"],
         ["rank", bad],
         ["verify", bad],
-        ["tune-objective", bad, "--metric", "pass@2"],
     ]
     seen = ""
     for words in reads:

@@ -10,9 +10,9 @@ import pytest
 
 from comparison.written import write
 from gnomon.comparison.bits import entropy_bits, reward_bits, shortfall
+from gnomon.comparison.measures import bits
 from gnomon.store import RunReader
 from gnomon.types import Status
-from gnomon_lab.studies import bits
 
 RIGHT, WRONG = Status.CORRECT, Status.WRONG
 

@@ -44,7 +44,7 @@ from gnomon.types import (
     Turn,
     Verdict,
 )
-from gnomon_lab.tiny_policy.build import tokenizer
+from models.characters import tokenizer
 
 END, VOCABULARY, LONGEST, GROUP = 1, 4, 2, 2
 PROMPT = (2, 3, 3)

@@ -37,7 +37,7 @@ from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.run.sampled import sampled
 from gnomon.types import Finish, Sampling
-from gnomon_lab.tiny_policy.build import tokenizer
+from models.characters import tokenizer
 from models.kinds import WIDE
 
 PYTHON = os.environ.get("GNOMON_VLLM_PYTHON", "")

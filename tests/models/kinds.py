@@ -18,7 +18,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from gnomon_lab.tiny_policy.build import tokenizer
+from models.characters import tokenizer
 from rendering.families import tokenizer_folder
 
 WINDOW = 16

@@ -18,8 +18,8 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import Completed, text_logp
 from gnomon.objectives import Denominators, Rollouts, objective
-from gnomon_lab.tiny_policy.build import tokenizer
 from learners.sequences import credited, made
+from models.characters import tokenizer
 
 SMALL: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim"), 32),

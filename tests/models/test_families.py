@@ -29,7 +29,7 @@ import gnomon
 from gnomon.errors import ConfigErrors, GnomonError, ModelError
 from gnomon.export.model import export
 from gnomon.store import RunReader
-from gnomon_lab.tiny_policy.build import tokenizer
+from models.characters import tokenizer
 
 SIZES: dict[str, Any] = {
     "vocab_size": 102, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

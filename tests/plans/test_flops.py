@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gnomon
+from gnomon.comparison.measures import at_flops, at_tokens
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
@@ -20,7 +21,6 @@ from gnomon.plans.flops import PassFlops, Span, model_flops, sampling, seen, ste
 from gnomon.plans.passes import meta_policy, texts
 from gnomon.store import RunReader
 from gnomon.types import Completion, Finish, Group, Rollout, Status, Stop, Task, Turn, Verdict
-from gnomon_lab.studies import at_flops, at_tokens
 
 WIDTH, LAYERS, VOCABULARY = 128, 4, 102
 """Of the shipped policy."""

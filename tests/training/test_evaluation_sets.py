@@ -13,6 +13,7 @@ import pytest
 
 import gnomon
 from commands import command
+from gnomon.comparison.measures import final_of, gain_of
 from gnomon.comparison.runs import grouped
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.envs import Arithmetic, CharCount
@@ -24,10 +25,6 @@ from gnomon.run.find import check_env_config
 from gnomon.run.manifest import opening
 from gnomon.store import RunReader, verify
 from gnomon.store.frame import evaluations
-from gnomon_lab.predictions.outcome import score
-from gnomon_lab.predictions.questions import Interval, Reaches
-from gnomon_lab.predictions.register import register
-from gnomon_lab.studies import final_of, gain_of
 
 SMALL: dict[str, Any] = {
     "steps": 2, "prompts": 2, "group": 2, "quiet": True, "rollout": {"max_tokens": 12}, "save": {"every": 1},
@@ -244,18 +241,3 @@ def test_a_task_of_a_set_that_changed_is_found(measured: RunReader, tmp_path: Pa
     recipe.write_text(changed)
     with pytest.raises(RunError, match="E142"):
         replay(folder, trust=True)
-
-
-def test_a_prediction_can_be_about_a_set(tmp_path: Path) -> None:
-    asked = [
-        Interval(metric="sums/pass@1", low=0.0, high=1.0),
-        Interval(metric="absent/reward", low=0.0, high=1.0),
-        Reaches(metric="sums/length", value=1.0, step=2, probability=0.9),
-    ]
-    register(tmp_path / "r", asked, by="a", settings={})
-    with trained(tmp_path / "r", {"sums": {**SETS["sums"], "every": 1}}) as run:
-        found = score(run)
-        assert found is not None
-        assert [answer.state for answer in found.answers] == ["resolved", "void", "resolved"]
-        value = run.evaluations("sums")[-1].body["pass_at"]["1"]["value"]
-        assert found.answers[0].value == value and found.answers[2].happened
