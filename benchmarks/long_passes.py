@@ -23,7 +23,6 @@ from against_trl import status
 from head import random_batch
 
 SHORT = 512
-"""Tokens of a row, where a pass has several."""
 RETURNS = {"MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
 
 
@@ -71,6 +70,7 @@ def figures(at: str, lengths: list[int], rank: int, again: bool) -> tuple[float,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, nargs="*", default=[8192, 16384])
+    parser.add_argument("--rows", type=int, nargs="*", default=[SHORT, 0], help="tokens of a row; 0 makes one row")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -81,7 +81,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         at = str(model(Path(scratch), chosen.layers))
         for tokens, rank, again in product(chosen.tokens, (0, 32), (False, True)):
-            for lengths in ([SHORT] * (tokens // SHORT), [tokens]):
+            for lengths in ([row or tokens] * (tokens // row if row else 1) for row in chosen.rows):
                 one = json.dumps({"at": at, "lengths": lengths, "rank": rank, "again": again})
                 command = [sys.executable, __file__, "--one", one]
                 done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **RETURNS})
