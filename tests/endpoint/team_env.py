@@ -13,7 +13,7 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Team(Agent):
-    """Rewards a short answer, whatever it says."""
+    """Rewards a right answer, and a little an answer of some length."""
 
     command: str = f"python {Path(__file__).with_name('team.py')}"
 
@@ -25,8 +25,12 @@ class Team(Agent):
         return {"data/task.txt": task.id}
 
     def judge(self, task: Task, end: End) -> float:
-        kept = end.text("data/task.txt") == task.id and "answer.txt" in end.files and "/scratch" in end.output
-        return kept / (1 + len(end.text("answer.txt")) % 4)
+        kept = end.text("data/task.txt") == task.id and "/scratch" in end.output
+        answer = end.text("answer.txt")
+        if answer == f"<answer>{task.answer}</answer>":
+            return float(kept)
+        return 0.1 * kept / (1 + len(answer) % 4) if answer.startswith("<answer>") else 0.0
 
     def solution(self, task: Task) -> End:
-        return End(status=0, output="/scratch", files={"data/task.txt": task.id.encode(), "answer.txt": b"1234"})
+        answer = f"<answer>{task.answer}</answer>".encode()
+        return End(status=0, output="/scratch", files={"data/task.txt": task.id.encode(), "answer.txt": answer})

@@ -12,6 +12,7 @@ from gnomon.audit.case import Case, careless, plain_value, shown, stated_answer
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.audit.patterns import examples, is_pattern
+from gnomon.envs.agent import Agent
 from gnomon.stats import Interval, mean_interval
 from gnomon.workers import Returned
 
@@ -75,6 +76,9 @@ def least_right(judgements: Sequence[Judgement]) -> float:
 
 
 def variants(case: Case) -> Iterator[Finding]:
+    if isinstance(case.subject.env, Agent):
+        case.skipped["correctness, variants"] = "the reply is the end of a program, and no text stands around it"
+        return
     accepted = [i for i, judgement in case.right_judgements.items() if judgement.correct][:40]
     for name, (before, after) in SAME.items():
         calls = [(i, f"{before}{case.rights[i]}{after}") for i in accepted]
