@@ -11,7 +11,8 @@ from pathlib import Path
 from textwrap import indent
 
 from gnomon.envs import ENVS, SingleTurn
-from gnomon.envs.gallery import facts, judge_source, options, samples, transcript
+from gnomon.envs.agent import Agent
+from gnomon.envs.gallery import facts, judge_source, options, samples, transcript, workspace
 
 PAGE = Path(__file__).parent / "gallery.md"
 
@@ -25,9 +26,10 @@ Written by `python docs/gallery.py`. `gnomon env list` prints the table, `gnomon
 |---|---|---|---|---|
 {rows}
 
-Answers stand in one slot `<answer>...</answer>`, those of `code` in one block of Python. In one turn, a right answer
-has the reward 1, and a wrong one that can be parsed has `format`. In several turns, a player may give `retries` replies
-without a legal action, and a single player gets `speed` in addition to success. `seed` determines the tasks.
+Answers stand in one slot `<answer>...</answer>`, those of `code` in one block of Python. A program plays `repair`.
+In one turn, a right answer has the reward 1, and a wrong one that can be parsed has `format`. In several turns, a
+player may give `retries` replies without a legal action, and a single player gets `speed` in addition to success.
+`seed` determines the tasks.
 """
 
 ENTRY = """\
@@ -66,6 +68,8 @@ def shown(value: object) -> str:
 def entry(name: str) -> str:
     if issubclass(ENVS[name], SingleTurn):
         lines = [f"{prompt}\n{indent(answer, '    ')}" for prompt, answer in samples(name)]
+    elif issubclass(ENVS[name], Agent):
+        lines = workspace(name, 1)
     else:
         lines = transcript(name, 1)
     return ENTRY.format(name=name, summary=facts(name)["summary"], shown="\n".join(lines), source=judge_source(name))

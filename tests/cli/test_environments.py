@@ -26,7 +26,7 @@ def test_the_list_names_every_environment_and_what_it_asks() -> None:
     assert set(facts) == set(ENVS)
     assert facts["kuhn_poker"]["players"] == 2 and facts["kuhn_poker"]["reward_range"] == [-2, 2]
     assert facts["arithmetic"]["turns"] == 1 and facts["guess_number"]["options"] == {"largest": 20, "guesses": 5}
-    slots = {"code": "One ```python block."}
+    slots = {"code": "One ```python block.", "repair": "has one fault"}
     assert all(slots.get(name, "<answer>...</answer>") in fact["prompt"] for name, fact in facts.items())
     assert [line.split()[0] for line in told("env", "list").splitlines()] == sorted(ENVS)
 

@@ -67,6 +67,11 @@ PINNED = {
     "nim": ("Nim 1 2 7. Take: size count. <answer>...</answer>", "caa2efbca1227f20"),
     "number_words": ("Write 7400 in words. <answer>...</answer>", "ddcab76ccc5d39c0"),
     "polynomial_product": ("Expand (2x - 9)(4x + 3). <answer>...</answer>", "1a0b6475861a9518"),
+    "repair": (
+        "The Python package in this folder has one fault. Repair it."
+        " pipeline.solve(x), x a text: write every character twice, then reverse the text.",
+        "e2fa1070c52303c8",
+    ),
     "scramble": ('Unscramble "pom". <answer>...</answer>', "c0dad131024917a8"),
     "tic_tac_toe": ("Tic-tac-toe, cells 1-9. You are x. <answer>...</answer>", "6f39767a193a3368"),
     "word_problem": ("Ada has 20 keys. Ada buys 3. How many keys has Ada? <answer>...</answer>", "a7f244c0dfd2e558"),

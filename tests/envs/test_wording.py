@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gnomon.envs import ENVS, Countdown
+from gnomon.envs import ENVS, Countdown, MultiTurn
 from gnomon.envs.base import SLOT, SingleTurn
 from gnomon.envs.dataset import Dataset
 from gnomon.envs.episodes import well
@@ -14,7 +14,7 @@ from gnomon.keys import Key
 from gnomon.types import Message
 
 SINGLE = sorted(name for name, kind in ENVS.items() if issubclass(kind, SingleTurn))
-TURNS = sorted(set(ENVS) - set(SINGLE))
+TURNS = sorted(name for name, kind in ENVS.items() if issubclass(kind, MultiTurn))
 AROUND = "Question: {prompt} Answer:"
 
 

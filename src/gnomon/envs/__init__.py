@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gnomon.envs.nim import Nim
     from gnomon.envs.number_words import NumberWords
     from gnomon.envs.polynomial_product import PolynomialProduct
+    from gnomon.envs.repair import Repair
     from gnomon.envs.scramble import Scramble
     from gnomon.envs.tic_tac_toe import TicTacToe
     from gnomon.envs.turns import Ask, MultiTurn, Play
@@ -60,6 +61,7 @@ __all__ = [
     "NumberWords",
     "Play",
     "PolynomialProduct",
+    "Repair",
     "Scramble",
     "SingleTurn",
     "Step",
@@ -87,6 +89,7 @@ NAMES = (
     "nim",
     "number_words",
     "polynomial_product",
+    "repair",
     "scramble",
     "tic_tac_toe",
     "word_problem",

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -22,6 +23,8 @@ __all__ = ["CALLS", "Agent", "AgentEpisode", "End", "Launch", "launch_of", "over
 
 Files = Mapping[str, bytes]
 NOTHING: Files = MappingProxyType({})
+SHELL = Path(__file__).with_name("shell_loop.py")
+"""A program that gives the policy a shell."""
 CALLS = 16
 """Replies of the policy in an episode, unless an environment says otherwise."""
 
@@ -114,7 +117,7 @@ class Agent(ABC):
     """
 
     command: str = ""
-    """The program and its arguments, as in a shell."""
+    """The program and its arguments, as in a shell. Empty: a short program that gives the policy a shell."""
     calls: int = CALLS
     """Largest number of replies of the policy in an episode."""
     tokens: int = 0
@@ -218,9 +221,7 @@ def over(end: End, reward_range: tuple[float, float]) -> Verdict:
 
 
 def launch_of(command: str, task: Task) -> Launch:
-    """A command for a task. Raises: ValueError for an empty command."""
+    """A command for a task. An empty one is the program in `SHELL`."""
     prompt = "\n".join(message.content for message in task.messages)
     words = tuple(word.replace("{prompt}", prompt) for word in shlex.split(command))
-    if not words:
-        raise ValueError('there is no command; write command = "python agent.py"')
-    return Launch(command=words, stdin=prompt.encode())
+    return Launch(command=words or ("python", "-c", SHELL.read_text("utf-8")), stdin=prompt.encode())

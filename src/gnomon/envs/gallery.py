@@ -7,13 +7,14 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from gnomon.envs import ENVS, offers
+from gnomon.envs.agent import Agent
 from gnomon.envs.base import Env, SingleTurn
 from gnomon.envs.episodes import Played, well
 from gnomon.envs.turns import MultiTurn
 from gnomon.types import Message
 from gnomon.verifiers import UnitTests
 
-__all__ = ["facts", "judge_source", "options", "samples", "summary", "transcript"]
+__all__ = ["facts", "judge_source", "options", "samples", "summary", "transcript", "workspace"]
 
 
 def summary(name: str) -> str:
@@ -26,7 +27,10 @@ def options(name: str) -> dict[str, Any]:
     """The environment's own options with their defaults, without those that all environments share."""
     kind = ENVS[name]
     shared = {
-        field.name for base in (SingleTurn, MultiTurn, UnitTests) if issubclass(kind, base) for field in fields(base)
+        field.name
+        for base in (Agent, SingleTurn, MultiTurn, UnitTests)
+        if issubclass(kind, base)
+        for field in fields(base)
     }
     assert is_dataclass(kind)
     return {
@@ -59,6 +63,14 @@ def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
     return [(task.messages[-1].content, env.solution(task)) for task in tasks]
 
 
+def workspace(name: str, index: int = 0) -> list[str]:
+    """A task of an environment whose episode is a program: the prompt and the working folder."""
+    env: Any = ENVS[name]()
+    task = env.tasks("train")[index]
+    files = env.folder(task).items()
+    return [task.messages[-1].content, *(f"\n{name}:\n{text}".rstrip() for name, text in files)]
+
+
 def transcript(name: str, index: int = 0) -> list[str]:
     """An episode of an environment's expert, one line per message."""
     env: Env = ENVS[name]()
@@ -80,8 +92,13 @@ def observed(message: Message, player: int, several: bool) -> str:
 def judge_source(name: str) -> str:
     """The source that decides the reward: `check`, or `play` of an environment of several turns.
 
-    For code it is the verdict on the outcome of the sandbox.
+    For code it is the verdict on the outcome of the sandbox, for a program `judge`.
     """
     kind: Any = ENVS[name]
-    decides = kind.settle if issubclass(kind, UnitTests) else kind.check if issubclass(kind, SingleTurn) else kind.play
+    if issubclass(kind, Agent):
+        decides = kind.judge
+    elif issubclass(kind, UnitTests):
+        decides = kind.result
+    else:
+        decides = kind.check if issubclass(kind, SingleTurn) else kind.play
     return inspect.cleandoc("\n" + inspect.getsource(decides))

@@ -23,12 +23,15 @@ __all__ = [
     "Operation",
     "Program",
     "battery",
+    "between",
     "cases",
     "discerning",
     "drawn",
     "drawn_input",
+    "kinds",
     "longer",
     "nearby",
+    "other_inputs",
     "run",
     "source",
     "takes",
@@ -259,9 +262,15 @@ def fits(program: Program, inputs: Sequence[Any], expected: Sequence[Any]) -> bo
 
 def worded(rng: random.Random, program: Program, examples: int) -> str:
     """The prompt of a program, with example calls that are not among the tests."""
+    shown = other_inputs(rng, program, examples)
+    calls = "".join(f" solve({value!r}) == {run(program, value)!r}." for value in shown)
+    return f"solve(x), x {KINDS[takes(program)]}: {words(program)}.{calls}"
+
+
+def other_inputs(rng: random.Random, program: Program, count: int) -> list[Any]:
+    """Random inputs of a program that are not among its tests."""
     kind, inputs = takes(program), list[Any]()
-    while len(inputs) < examples:
+    while len(inputs) < count:
         if (value := drawn_input(rng, kind)) not in (*battery(kind), *inputs):
             inputs.append(value)
-    calls = "".join(f" solve({value!r}) == {run(program, value)!r}." for value in inputs)
-    return f"solve(x), x {KINDS[kind]}: {words(program)}.{calls}"
+    return inputs

@@ -137,7 +137,7 @@ def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
             found.append(str(path))
             environment = path.parents[1] if path.parent.name == "bin" else path
             readable.append(str(environment if (environment / "pyvenv.cfg").is_file() else path))
-        elif (word.endswith(".py") and Path(word).is_file()) or (Path(word) / "__main__.py").is_file():
+        elif (word.endswith(".py") and os.path.isfile(word)) or os.path.isfile(os.path.join(word, "__main__.py")):
             found.append(os.path.abspath(word))
             readable.append(found[-1])
         else:
@@ -152,6 +152,8 @@ async def ended(session: Session, launch: Launch, recorder: Recorder) -> End:
 
     def read() -> None:
         piece = session.receive(0.0)
+        if not piece:  # Its end, which would be ready for ever.
+            loop.remove_reader(session.output)
         output.extend(piece)
         del output[: -launch.output_bytes]
 

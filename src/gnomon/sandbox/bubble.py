@@ -24,6 +24,8 @@ __all__ = ["ENVIRONMENT", "SCRATCH", "Wall", "nobody", "spawn", "way"]
 SCRATCH = "/scratch"
 """The only writable folder inside, and the working folder of every job."""
 OURS = "/opt/gnomon"
+PACKAGE = Path(__file__).parents[1]
+"""Gnomon's own code. A sandbox does not see it, because the code of an environment can make tasks and their answers."""
 ALTERNATIVES = "/etc/alternatives"
 """Folder of Debian's links from generic program names, such as vim or awk, to programs."""
 FIRST_UID = 2_000_000_000
@@ -100,6 +102,8 @@ def command(wall: Wall, kind: str) -> list[str]:
         words += ["--perms", "0755", "--dir", folder] if folder != "/" else []
     for path in seen:
         words += ["--ro-bind", path, path]
+    if any(PACKAGE.is_relative_to(path) for path in ("/usr", *seen)):
+        words += ["--tmpfs", str(PACKAGE), "--remount-ro", str(PACKAGE)]
     if not any(path.startswith("/tmp") for path in seen):
         words += ["--symlink", SCRATCH, "/tmp"]
     for name in ("run", "inside", "confine", "seccomp"):

@@ -272,12 +272,14 @@ def ready(descriptor: int, event: int, seconds: float) -> bool:
 
 
 def unpacked(archive: bytes) -> dict[str, bytes]:
-    """The files of an archive by path, as far as it is sound."""
+    """The files of an archive by path, as far as it is sound, without files whose names are not UTF-8."""
     import tarfile  # Imported here, because judging workers do not need it.
 
     found: dict[str, bytes] = {}
-    with suppress(tarfile.TarError, OSError), tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    with suppress(tarfile.TarError, OSError, KeyError), tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
-            if (file := tar.extractfile(member)) is not None:
+            if (file := tar.extractfile(member)) is not None and member.name.encode(
+                errors="ignore"
+            ).decode() == member.name:
                 found[member.name] = file.read()
     return found

@@ -125,6 +125,11 @@ class UnitTests(Slot):
 
     def settle(self, task: Task, reply: str, outcome: Outcome) -> Verdict:
         """The verdict that follows from the outcome of that work. Raises: VerifierError E116 if the sandbox failed."""
+        found, (status, share, detail) = self.extract(reply), self.result(Cases.read(task.answer), outcome)
+        return self.verdict(status, share=share, extracted=found.text, span=found.span, detail=detail)
+
+    def result(self, tests: Cases, outcome: Outcome) -> tuple[Status, float, str]:
+        """Status, share of the reward and detail that follow from an outcome. Raises: VerifierError E116."""
         if isinstance(outcome, Broken):
             raise VerifierError(
                 "E116",
@@ -132,21 +137,17 @@ class UnitTests(Slot):
                 why="the code was not run, so the answer is neither correct nor wrong",
                 fix="docs/sandbox.md lists what a host needs",
             )
-        found, marks = self.extract(reply), self.marks(Cases.read(task.answer), outcome)
+        marks = self.marks(tests, outcome)
         passed = marks.count(None)
         detail = f"passes {passed} of {len(marks)} tests" + failures(marks)
         if isinstance(outcome, Exceeded):
-            detail += f"; it used up the limit of {outcome.resource}"
-            return self.verdict(Status.EXCEEDED, extracted=found.text, span=found.span, detail=detail)
+            return Status.EXCEEDED, 0.0, f"{detail}; it used up the limit of {outcome.resource}"
         if isinstance(outcome, Raised):
             detail += f"; {outcome.error:.200}"
-        right = passed == len(marks) and isinstance(outcome, Finished)
-        share = float(right)
-        if self.partial and not right:
-            # Full reward only if every test passed and the code terminated by itself.
-            share = min(passed, len(marks) - 1) / len(marks)
-        status = Status.CORRECT if right else Status.WRONG
-        return self.verdict(status, share=share, extracted=found.text, span=found.span, detail=detail)
+        if passed == len(marks) and isinstance(outcome, Finished):
+            return Status.CORRECT, 1.0, detail
+        # Full reward only if every test passed and the code terminated by itself.
+        return Status.WRONG, min(passed, len(marks) - 1) / len(marks) if self.partial else 0.0, detail
 
     def marks(self, tests: Cases, outcome: Outcome) -> tuple[str | None, ...]:
         """For each test, in order, why it failed; None if it passed. With too many values, none belongs to a test."""
