@@ -33,6 +33,8 @@ class Reply:
     stop: Stop = Stop.DONE
     """Where it is neither cut nor failed."""
     parts: tuple[Part, ...] = ()
+    end: str = ""
+    """Of a program."""
 
 
 def sound(step: int, task: int, sample: int, rng: random.Random) -> Reply:
@@ -73,7 +75,7 @@ def rollout(task: Task, sample: int, found: Reply, version: int) -> Rollout:
     verdict = Verdict(status=found.status, parts=parts, extracted=found.answer, detail="the service did not respond")
     stop = Stop.FAILED if found.status is Status.FAILED else Stop.TRUNCATED if found.cut else found.stop
     turn = Turn(prompt_ids=(1,), completion=completion, messages=task.messages)
-    return Rollout(task=task, sample=sample, turns=(turn,), verdict=verdict, stop=stop)
+    return Rollout(task=task, sample=sample, turns=(turn,), verdict=verdict, stop=stop, end=found.end)
 
 
 def group(script: Script, split: str, step: int, index: int, size: int) -> Group:

@@ -15,6 +15,7 @@ from gnomon.doctor.evidence import evidence_of, steps_to_read
 from gnomon.doctor.finding import Finding, in_order
 from gnomon.doctor.machine import Machine, faults
 from gnomon.doctor.run import Change, examine
+from gnomon.envs.agent import End
 from gnomon.integrations.imports.files import Options
 from gnomon.monitoring.alarms import alarms
 from gnomon.reading.importing import imported
@@ -96,6 +97,7 @@ CASES = {
     "rollout.no_end": Script(play=changed(0.7, cut=True)),
     "rollout.cut_off": Script(play=changed(0.8, cut=True, answer=None, status=Status.NO_ANSWER)),
     "rollout.limited": Script(play=changed(0.8, stop=Stop.TURNS, answer=None, status=Status.NO_ANSWER)),
+    "rollout.program_limited": Script(play=changed(0.6, end=End(status=None, limit="time").dumps())),
     "rollout.unparsable": Script(play=changed(0.9, answer=None, status=Status.NO_ANSWER)),
     "rollout.alike": Script(play=lambda step, task, sample, rng: sound(step, task, sample, random.Random(task))),
     "judge.fails": Script(play=changed(0.33, status=Status.FAILED, answer=None)),

@@ -19,11 +19,13 @@ from endpoint.serving import Policy
 from gnomon.agents.recorder import Bounds, Recorder
 from gnomon.envs.agent import End, Launch
 from gnomon.keys import Key
+from gnomon.reading.text import Address, rollout, rollout_text
 from gnomon.rendering import Renderer, Transcript
 from gnomon.rollout.programs import Programs, located
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
 from gnomon.types import Sampling, Status
+from gnomon.viewer.rollout import rollout_facts
 
 pytestmark = pytest.mark.needs("bwrap")
 HERE = Path(__file__).parent
@@ -152,7 +154,14 @@ def test_same_bytes_with_other_workers_and_threads_of_the_program(tmp_path: Path
             if count == 1:
                 groups = list(decode(list(reader.records())))
                 steps = [step["metrics"] for step in reader.metrics()]
+                first = next(record for record in reader.records("rollout"))
+                place = Address("rollout", first.step, first.task, first.sample)
+                shown, page = rollout_text(rollout(reader, place)), rollout_facts(reader, place, "", 0, rendered=False)
     assert marks[0] == marks[1]
+    status = page["facts"]["program"]["status"]
+    assert page["tree"] == [(0, [0, 1]), (0, [2]), (0, [3]), (0, [4])] and page["ended"] == f"exit status {status}"
+    assert f"--- program: exit status {status}\n/scratch" in shown and "--- file answer.txt" in shown
+    assert shown.count("(a new conversation)") == 3 and "data/task.txt" not in shown
     trained = [rollout for group in groups for rollout in group.rollouts]
     assert all(len(rollout.turns) == 5 and rollout.verdict.status is not Status.FAILED for rollout in trained)
     assert all(step["program/calls"] == 5 and step["program/branches"] == 4 for step in steps)

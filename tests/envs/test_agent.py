@@ -47,8 +47,8 @@ def test_the_prompt_is_an_argument_and_the_input():
     task = Task(id="0", messages=user("a 'b' $c"), answer=None)
     launch = launch_of("mini -t {prompt} -y 'two words'", task)
     assert launch.command == ("mini", "-t", "a 'b' $c", "-y", "two words") and launch.stdin == b"a 'b' $c"
-    with pytest.raises(ValueError, match="no command"):
-        launch_of("", task)
+    python, option, source = launch_of("", task).command
+    assert (python, option) == ("python", "-c") and "bash" in source
 
 
 def test_the_example_passes_the_checks(monkeypatch: pytest.MonkeyPatch):

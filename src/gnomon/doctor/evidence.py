@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +45,8 @@ class Seen:
     stop: str
     """Why it stopped, as its record says; empty where a log of another trainer does not."""
     turns: int
+    limit: str
+    """The limit that ended its program; empty if none did, or without a program."""
     verdict: Verdict
     advantage: float | None
     """None where the record holds none."""
@@ -199,6 +202,7 @@ def seen(record: Record, spare: bool) -> Seen:
         ending=ending(stop, verdict),
         stop=stop,
         turns=len(body.get("turns") or (1,)),
+        limit=json.loads(body["end"])["limit"] if body.get("end") else "",
         verdict=verdict,
         advantage=body.get("advantage"),
         spare=spare,

@@ -11,8 +11,10 @@ from typing import Any
 
 from gnomon.errors import ConfigError
 from gnomon.monitoring.alarms import ADVICE
+from gnomon.reading.program import origin, program_facts, program_text
 from gnomon.reading.reasons import verdict_reason
 from gnomon.store import Attempt, Record, RunReader
+from gnomon.store.codec import rollout_of
 from gnomon.store.layout import EXTENSION, is_rollout
 from gnomon.terminal import one_line, printable
 from gnomon.verifiers.breakdown import Line, lines
@@ -357,7 +359,12 @@ def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
     found = next((record for record in held(reader, place) if record.sample == sample), None)
     if found is None:
         raise reader.absent(place.kind, step, task, sample)
-    return {"step": step, "task": task, "sample": sample, "asked": dict(asked_at(reader, place)), **found.body}
+    asked = dict(asked_at(reader, place))
+    facts = {"step": step, "task": task, "sample": sample, "asked": asked, **found.body}
+    if found.body.get("end"):
+        turns = rollout_of(Record(kind="task", step=step, task=task, body=asked), found).turns
+        facts["program"] = program_facts(found.body["end"], turns)
+    return facts
 
 
 def asked_at(reader: RunReader, place: Address) -> Mapping[str, Any]:
@@ -378,6 +385,7 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             *conversation(facts),
+            *(program_text(facts["program"]) if "program" in facts else ()),
             f"--- verdict: {one_line(facts['status'])}   reward {known(facts['reward'], 'g')}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
@@ -391,7 +399,8 @@ def conversation(facts: Mapping[str, Any]) -> Iterator[str]:
         player = facts.get("player", facts.get("seat"))  # As earlier versions wrote it.
         of = f"player {player}, " if player else ""
         asked = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
-        yield f"--- {'observation' if number else asked}"
+        begins = origin(facts["program"], number) if "program" in facts else ""
+        yield f"--- {'observation' if number else asked}" + (f" ({begins})" if begins else "")
         yield printable("\n".join(message["content"] for message in turn["messages"]))
         ended = one_line(turn["finish"])
         yield f"--- reply ({known(turn['tokens'])} tokens, stop: {ended}, weights version {facts['version']})"

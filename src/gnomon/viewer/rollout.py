@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gnomon.reading.program import ending, origin, tree
 from gnomon.reading.reasons import advantage_reason, verdict_reason
 from gnomon.reading.text import Address, found_at, held, rollout
 from gnomon.store import Record, RunReader
@@ -34,17 +35,21 @@ def rollout_facts(reader: RunReader, place: Address, channel: str, begin: int, *
     at = samples.index(place.sample)
     return {
         "facts": facts,
+        "program": facts.get("program"),
+        "ended": ending(facts["program"]) if "program" in facts else "",
+        "tree": list(tree(facts["program"])) if "program" in facts else [],
         "place": place,
         "why": verdict_reason(record.body, facts["asked"]),
         "credit": advantage_reason(record.body, [each.body["reward"] for each in group], held_out=held_out),
         "turns": [
             {
                 **turn,
+                "origin": origin(facts["program"], number) if "program" in facts else "",
                 "spans": spans(shown, channel),
                 "count": len(shown),
                 "markdown": markdown(turn["reply"][begin : begin + PIECE]) if rendered else "",
             }
-            for turn, shown in zip(turns, tokens or [[]], strict=True)
+            for number, (turn, shown) in enumerate(zip(turns, tokens or [[]], strict=True))
         ],
         "channels": CHANNELS,
         "channel": channel,

@@ -1,0 +1,86 @@
+"""What a program did in an episode: the branches of its calls, and how it ended."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gnomon.terminal import one_line, printable
+from gnomon.types import Turn
+
+__all__ = ["ending", "origin", "parents", "program_facts", "program_text", "tree"]
+
+
+def program_facts(end: str, turns: Sequence[Turn]) -> dict[str, Any]:
+    """Args: end: as of `Rollout.end`."""
+    value = json.loads(end)
+    return {
+        "status": value["status"],
+        "limit": value["limit"],
+        "output": value["output"],
+        "changed": {name: shown(data) for name, data in value["changed"].items()},
+        "removed": value["removed"],
+        "parents": parents(turns),
+        "branches": len({turn.fork for turn in turns}),
+    }
+
+
+def parents(turns: Sequence[Turn]) -> list[int | None]:
+    """For each turn, the earlier turn that it continues, token for token; None for one that begins anew."""
+    found = list[int | None]()
+    for place, turn in enumerate(turns):
+        lengths = dict[int, int]()
+        for earlier, other in enumerate(turns[:place]):
+            whole = other.prompt_ids + other.completion.token_ids
+            if turn.prompt_ids[: len(whole)] == whole:
+                lengths[earlier] = len(whole)
+        found.append(max(lengths, key=lengths.__getitem__, default=None))
+    return found
+
+
+def shown(data: str | Mapping[str, str]) -> str:
+    return data if isinstance(data, str) else f"{len(b64decode(data['base64']))} bytes that are not text"
+
+
+def program_text(facts: Mapping[str, Any]) -> Iterator[str]:
+    """How the program ended, its output and the files that it changed."""
+    yield f"--- program: {ending(facts)}"
+    if facts["output"]:
+        yield printable(facts["output"])
+    for name, text in facts["changed"].items():
+        yield f"--- file {one_line(name)}"
+        yield printable(text)
+    if facts["removed"]:
+        yield f"--- removed: {', '.join(map(one_line, facts['removed']))}"
+
+
+def ending(facts: Mapping[str, Any]) -> str:
+    """How the program ended, in words."""
+    if facts["limit"]:
+        return f"the limit of {facts['limit']} ended it"
+    return f"exit status {facts['status']}"
+
+
+def origin(facts: Mapping[str, Any], place: int) -> str:
+    """Where a turn comes from, unless it continues the turn before."""
+    parent = facts["parents"][place]
+    if parent == place - 1 or not place:
+        return ""
+    return "a new conversation" if parent is None else f"continues turn {parent + 1}"
+
+
+def tree(facts: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the branches: depth, and the turns that continue one another."""
+    parents, depths, run = facts["parents"], dict[int, int](), list[int]()
+    for place, parent in enumerate(parents):
+        if place and parent == place - 1:
+            run.append(place)
+            depths[place] = depths[place - 1]
+            continue
+        if run:
+            yield depths[run[0]], run
+        depths[place], run = 0 if parent is None else depths[parent] + 1, [place]
+    if run:
+        yield depths[run[0]], run
