@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -14,6 +14,7 @@ from gnomon.doctor.causes import causes
 from gnomon.doctor.evidence import Evidence, evidence_of
 from gnomon.doctor.finding import Finding, in_order
 from gnomon.errors import GnomonError
+from gnomon.monitoring.failures import Failures, failures
 from gnomon.run.find import make_env
 from gnomon.run.trust import require_trusted
 from gnomon.stats import mean_interval
@@ -79,6 +80,8 @@ class Diagnosis:
     """The first cause first."""
     change: Change | None
     causes: Mapping[str, float]
+    failures: Failures | None = None
+    """Of the whole run."""
 
     def body(self) -> dict[str, Any]:
         change = self.change
@@ -94,6 +97,7 @@ class Diagnosis:
             "findings": [finding.body() for finding in self.findings],
             "held_out": held_out,
             "causes": dict(self.causes),
+            "failures": None if self.failures is None else self.failures.body(),
         }
 
 
@@ -104,7 +108,8 @@ def examine(reader: RunReader, *, trust: bool = False) -> Diagnosis:
         user has not trained with it here. Where it may not, only recorded tasks are compared.
     """
     with reader.snapshot():
-        return diagnose(evidence_of(reader, train_tasks(reader, trust)))
+        found = diagnose(evidence_of(reader, train_tasks(reader, trust)))
+        return replace(found, failures=failures(reader))
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:

@@ -29,6 +29,8 @@ def diagnosis_text(found: Diagnosis) -> str:
     if found.causes:
         shares = "   ".join(f"{one_line(name)} {share:.0%}" for name, share in found.causes.items())
         lines.append(f"rollouts         {shares}")
+    if found.failures is not None:
+        lines += [f"{'' if place else 'failures':<16} {line}" for place, line in enumerate(found.failures.sentences)]
     return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ from gnomon.config import leaves
 from gnomon.config.sections import DEFAULTS
 from gnomon.extensions import panels
 from gnomon.metrics import current, meaning
+from gnomon.monitoring import failures
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.reading.folders import pass_at_1
 from gnomon.reading.reasons import verdict_reason
@@ -91,7 +92,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "settings": settings_of(reader),
         "note": note_of(reader.folder),
         "gain": gain_facts(reader),
-        "panels": panels(reader),
+        "panels": [*failures.panel(reader), *panels(reader)],
         "examined": reader.status is not RunStatus.RUNNING and reader.count("rollout") <= EXAMINED,
     }
 
