@@ -523,10 +523,11 @@ def play(
     settings: Settings = None,
     index: Annotated[int, typer.Option(min=0, help="Index of a train task.")] = 0,
 ) -> None:
-    """Answer a task by hand and print the verdict."""
+    """Answer a task by hand, or the requests of its program, and print the verdict."""
     from gnomon.envs.play import play as answer
+    from gnomon.rollout.by_hand import run
 
-    answer(chosen_env(what, settings), index)
+    answer(chosen_env(what, settings), index, run=run)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import asyncio
 import re
 import shlex
 import sys
+from base64 import b64encode
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -16,15 +17,18 @@ import pytest
 
 from endpoint.programs import renderer_of
 from endpoint.serving import Policy, Say
+from gnomon.agents.exchange import ChatRequest
 from gnomon.agents.recorder import Bounds, Recorder
 from gnomon.envs.agent import End
 from gnomon.envs.packages import NAME
+from gnomon.envs.play import play as play_by_hand
 from gnomon.envs.repair import Repair
 from gnomon.keys import Key
 from gnomon.rendering import Renderer, Transcript
+from gnomon.rollout.by_hand import run, typed_message
 from gnomon.rollout.programs import Programs
 from gnomon.sandbox import Session
-from gnomon.types import Sampling, Status, Task
+from gnomon.types import Sampling, Status, Task, Tool
 
 pytestmark = pytest.mark.needs("bwrap")
 
@@ -105,6 +109,45 @@ def test_a_policy_repairs_the_package_with_the_shell(renderer: Renderer) -> None
         assert end.status == 0 and env.verdict(task, end).correct, (end.output, policy.prompts[-1])
         assert "exit status 1" in policy.prompts[2] and policy.prompts[3].rstrip().count("\nOK") == 1
         assert f"{NAME}/main.py" in policy.prompts[1]
+
+
+def test_a_person_may_be_the_policy() -> None:
+    env, written, index = Repair(), list[str](), 1
+    task = env.tasks("train")[index]
+    wrong, right = env.folder(task), env.solution(task).files
+    (name,) = [name for name in wrong if right[name] != str(wrong[name]).encode()]
+    repair = f"base64 -d > {name} <<< {b64encode(right[name]).decode()}"
+    typed = ["```bash ls```", f"```bash bash -c '{repair}'```", "It is repaired."]
+    (verdict,) = play_by_hand(env, index, read=lambda prompt: typed.pop(0), write=written.append, run=run)
+    assert verdict.correct and not typed, written
+    assert written.count(f"user: pipeline\ntest_{NAME}.py\n") == 1 and written[1].startswith("user: The Python package")
+    assert "exit status 0" in written
+    (verdict,) = play_by_hand(replace(env, calls=1), index, read=lambda prompt: "```bash ls```", write=print, run=run)
+    assert not verdict.correct
+
+    def ends(prompt: str) -> str:
+        raise EOFError
+
+    with pytest.raises(EOFError):
+        play_by_hand(env, index, read=ends, write=print, run=run)
+
+
+@pytest.mark.parametrize(
+    ("typed", "calls"),
+    [
+        ('bash {"command": "ls"}', [("bash", '{"command": "ls"}')]),
+        ("bash", [("bash", "{}")]),
+        ("bash is a shell", []),
+        ("sh {}", []),
+        ("", []),
+    ],
+)
+def test_a_person_calls_a_tool_by_its_name(typed: str, calls: list[tuple[str, str]]) -> None:
+    tool = Tool(name="bash", description="Runs.", parameters={})
+    message = typed_message(typed, ChatRequest(messages=(), tools=(tool,)), "call_1")
+    assert [(call.name, call.arguments) for call in message.calls] == calls and message.content == (
+        "" if calls else typed
+    )
 
 
 def test_the_shell_outlives_what_it_runs(renderer: Renderer) -> None:

@@ -16,7 +16,7 @@ from gnomon.rendering import Renderer
 from gnomon.rendering.plain import Plain
 from gnomon.types import Completion, Request, Sampling, Turn
 
-__all__ = ["Bounds", "Calls", "Recorder", "Responder", "Sample", "prompt_of", "reply_of"]
+__all__ = ["Bounds", "Calls", "Policy", "Recorder", "Responder", "Sample", "prompt_of", "reply_of"]
 
 Sample = Callable[[Request], Awaitable[Completion]]
 
@@ -34,6 +34,17 @@ class Responder(Protocol):
 
     def count(self, request: ChatRequest) -> int:
         """Number of tokens of the prompt. Raises: Refused."""
+        ...
+
+
+class Policy(Responder, Protocol):
+    """The policy of one rollout."""
+
+    error: BaseException | None
+    """An error that the run must raise."""
+
+    async def close(self) -> None:
+        """Called when the program has ended."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gnomon.envs import offers
+from gnomon.envs.agent import Launch
 from gnomon.envs.base import Env, SingleTurn
 from gnomon.envs.episodes import slot
 from gnomon.envs.turns import MultiTurn
@@ -15,6 +16,7 @@ from gnomon.types import Message, Verdict
 __all__ = ["play"]
 
 Write = Callable[[str], object]
+Run = Callable[[Launch, Callable[[str], str], Write], str]
 
 
 def play(
@@ -23,8 +25,11 @@ def play(
     split: str = "train",
     read: Callable[[str], str] = input,
     write: Write = put,
+    run: Run | None = None,
 ) -> tuple[Verdict, ...]:
     """Play one episode, with a person as every player. Returns: a verdict for each.
+
+    Args: run: runs the program of an environment whose episode is one.
 
     The person may type only the answer: if the reply has no answer slot, the text is put into one.
 
@@ -36,8 +41,10 @@ def play(
     episode = env.start(task, Key(0).at("play", split=split, index=index))
     several = offers.players(env) > 1
     try:
-        messages, player = episode.messages, 0
-        for _ in range(env.max_turns):
+        messages, player, launch = episode.messages, 0, getattr(episode, "launch", None)
+        if launch is not None and run is not None:
+            step = episode.step(run(launch, read, write))
+        for _ in range(env.max_turns if launch is None else 0):
             if several:
                 write(f"player {player}")
             show(messages, write)

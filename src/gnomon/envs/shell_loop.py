@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 RULES = "Reply with one ```bash block, and you see its output. A reply without a block ends the work."
-BLOCK = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```(?:bash|sh)\s(.*?)```", re.DOTALL)
 SECONDS, LONGEST = 20, 2000
 
 

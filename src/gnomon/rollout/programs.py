@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gnomon.agents.endpoint import Endpoint
-from gnomon.agents.recorder import Recorder
+from gnomon.agents.recorder import Policy
 from gnomon.agents.server import Server
 from gnomon.envs.agent import End, Launch
 from gnomon.machine import memory
@@ -51,7 +51,7 @@ class Programs:
     _loop: asyncio.AbstractEventLoop | None = None
     _sessions: set[Session] = field(default_factory=set)
 
-    async def play(self, launch: Launch, recorder: Recorder, key: str) -> End:
+    async def play(self, launch: Launch, recorder: Policy, key: str) -> End:
         """Run a program to its end. Args: key: of its endpoint.
 
         Raises: the error of the engine, if it had one; ResourceError E520 to E522 if the host has no sandbox.
@@ -67,7 +67,7 @@ class Programs:
             try:
                 assert session.listener is not None
                 server = await Server(endpoint).listen(session.listener)
-                end = await ended(session, launch, recorder)
+                end = await ended(session, launch)
             finally:
                 await recorder.close()
                 if server is not None:
@@ -145,7 +145,7 @@ def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
     return tuple(found), tuple(readable)
 
 
-async def ended(session: Session, launch: Launch, recorder: Recorder) -> End:
+async def ended(session: Session, launch: Launch) -> End:
     """How the program ends."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     output = bytearray()

@@ -1,0 +1,95 @@
+"""A person as the policy of a program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from gnomon.agents.exchange import CalledTool, ChatMessage, ChatReply, ChatRequest, Refused
+from gnomon.envs.agent import Launch
+from gnomon.rollout.programs import Programs
+
+__all__ = ["Person", "run"]
+
+SECONDS = 3600.0
+"""Wall-clock limit of a program that waits for a person."""
+
+
+def run(launch: Launch, read: Callable[[str], str], write: Callable[[str], object]) -> str:
+    """Run a program whose requests a person answers. Returns: how it ended, as the environment judges it.
+
+    Raises: EOFError if the person ends the input.
+    """
+    person = Person(read, write, launch.calls)
+    end = asyncio.run(Programs().play(replace(launch, seconds=SECONDS), person, "play"))
+    if end.output:
+        write(end.output.rstrip())
+    write(f"the limit of {end.limit} ended the program" if end.limit else f"exit status {end.status}")
+    return end.dumps(launch.files)
+
+
+@dataclass(slots=True, eq=False)
+class Person:
+    """Answers requests with what a person types: text, or the name of a tool and its arguments as JSON."""
+
+    read: Callable[[str], str]
+    write: Callable[[str], object]
+    calls: int
+    """Largest number of replies."""
+    error: BaseException | None = None
+    _seen: tuple[ChatMessage, ...] = ()
+    _replies: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def answer(self, request: ChatRequest) -> ChatReply:
+        async with self._turn:
+            if self.error is not None or self._replies >= self.calls:
+                why = "nobody answers" if self.error else f"the limit of {self.calls} calls is reached"
+                raise Refused(why, status=403, code="limit_calls")
+            self._show(request)
+            try:
+                typed = await asyncio.to_thread(self.read, "> ")
+            except EOFError as error:
+                self.error = error
+                raise Refused("nobody answers", status=403, code="limit_calls") from None
+            self._replies += 1
+            message = typed_message(typed, request, f"call_{self._replies}")
+            self._seen = (*request.messages, message)
+        finish = "tool_calls" if message.calls else "stop"
+        return ChatReply(name=f"{self._replies:024x}", message=message, finish=finish, prompt_tokens=0, tokens=0)
+
+    def _show(self, request: ChatRequest) -> None:
+        """Write the messages that are new, and the tools of a new conversation."""
+        seen = [message.meaning for message in self._seen]
+        continues = bool(seen) and [message.meaning for message in request.messages[: len(seen)]] == seen
+        for message in request.messages[len(seen) if continues else 0 :]:
+            plain = message.plain()
+            self.write(f"{plain.role}: {plain.content}")
+        for tool in () if continues else request.tools:
+            self.write(f"tool {tool.name}: {tool.description}")
+
+    def settle(self, reply: ChatReply, delivered: bool) -> None:
+        """Nothing is recorded."""
+
+    def count(self, request: ChatRequest) -> int:
+        return 0
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def typed_message(typed: str, request: ChatRequest, name: str) -> ChatMessage:
+    """The message that a person typed: `bash {"command": "ls"}` calls the tool `bash`."""
+    tool, _, arguments = typed.strip().partition(" ")
+    if request.calls and tool in {each.name for each in request.tools} and is_json(arguments):
+        return ChatMessage(role="assistant", calls=(CalledTool(id=name, name=tool, arguments=arguments or "{}"),))
+    return ChatMessage(role="assistant", content=typed)
+
+
+def is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text or "{}"), dict)
+    except ValueError:
+        return False
