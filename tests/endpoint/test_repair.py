@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import re
 import shlex
 import sys
 from base64 import b64encode
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -19,7 +22,7 @@ from endpoint.programs import renderer_of
 from endpoint.serving import Policy, Say
 from gnomon.agents.exchange import ChatRequest
 from gnomon.agents.recorder import Bounds, Recorder
-from gnomon.envs.agent import End
+from gnomon.envs.agent import End, Launch
 from gnomon.envs.packages import NAME
 from gnomon.envs.play import play as play_by_hand
 from gnomon.envs.repair import Repair
@@ -399,3 +402,37 @@ def test_code_in_a_sandbox_does_not_see_gnomon() -> None:
     with Session((sys.executable, "-c", source), readable=(folder, sys.prefix)) as session:
         output = session.receive_all().decode()
     assert "No module named 'gnomon.envs'" in output and folder in output
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mini(Repair):
+    command: str = (
+        "python -m minisweagent.run.mini -t {prompt} -y --exit-immediately -m openai/policy -o /scratch/.mini/run.json"
+    )
+
+    def launch(self, task: Task) -> Launch:
+        variables = {
+            "MSWEA_CONFIGURED": "true",
+            "MSWEA_COST_TRACKING": "ignore_errors",
+            "MSWEA_GLOBAL_CONFIG_DIR": "/scratch/.mini",
+        }
+        return replace(super().launch(task), variables=variables)
+
+
+@pytest.mark.long
+@pytest.mark.needs("minisweagent")
+def test_mini_swe_agent_repairs_a_package_unchanged(tmp_path: Path) -> None:
+    env = Mini()
+    task = tasks(env, 1)[0]
+    wrong, right = env.folder(task), env.solution(task).files
+    (name,) = [name for name in wrong if right[name] != str(wrong[name]).encode()]
+    write = f"cat > {name} <<'END'\n{right[name].decode()}END\npython3 -m unittest"
+    lines = ["cat pipeline/*.py", write, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
+
+    def say(prompt: str, rng: Random) -> str:
+        line = lines[min(prompt.split("</tools>")[-1].count("<tool_response>"), 2)]
+        return f"<tool_call>\n{json.dumps({'name': 'bash', 'arguments': {'command': line}})}\n</tool_call>"
+
+    end, policy = ended(renderer_of("qwen3", tmp_path), env, task, say)
+    assert env.verdict(task, end).correct and len(policy.prompts) == 3, end.output
+    assert all(later.startswith(earlier) for earlier, later in pairwise(policy.prompts))
