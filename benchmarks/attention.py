@@ -30,7 +30,7 @@ from gnomon.engines import embedded
 from gnomon.engines.base import Tier, sample_all
 from gnomon.envs import ENVS
 from gnomon.keys import Key
-from gnomon.learners import Batch, Sequence
+from gnomon.learners import Batch, TokenSequence
 from gnomon.learners.local import LocalLearner
 from gnomon.models import policy as policies
 from gnomon.models.attention import SPAN
@@ -103,11 +103,11 @@ def using(decode: type[Decode], packed: type[Packed]) -> Iterator[None]:
         policies.Decode, policies.Packed = was  # type: ignore[misc, attr-defined]
 
 
-def sequence(request: Request, found: Completion, place: int, group: int) -> Sequence:
+def sequence(request: Request, found: Completion, place: int, group: int) -> TokenSequence:
     """A rollout of one turn."""
     prompt, reply = list(request.prompt_ids), list(found.token_ids)
     zeros = torch.zeros(len(reply), dtype=torch.int64)
-    return Sequence(
+    return TokenSequence(
         token_ids=torch.tensor([*prompt, *reply]),
         trainable=torch.tensor([False] * len(prompt) + [True] * len(reply)),
         behavior_logp=torch.tensor(found.logprobs, dtype=torch.float64),

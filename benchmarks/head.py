@@ -77,14 +77,13 @@ def random_batch(lengths: Sequence[int], vocabulary: int, prompt: float = 0.25) 
     """
     import torch
 
-    from gnomon.learners import Batch
-    from gnomon.learners import Sequence as Text
+    from gnomon.learners import Batch, TokenSequence
     from gnomon.objectives import Denominators, Rollouts
 
     generator = torch.Generator().manual_seed(1)
     replies, rows = [length - max(1, int(length * prompt)) for length in lengths], len(lengths)
     sequences = tuple(
-        Text(
+        TokenSequence(
             token_ids=torch.randint(2, vocabulary, (length,), generator=generator),
             trainable=torch.arange(length) >= length - reply,
             behavior_logp=torch.full((reply,), -10.0, dtype=torch.float64),

@@ -28,8 +28,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPT2Config, LlamaConfig, PreTrainedConfig, Qwen3Config
 
 from gnomon.keys import Key
-from gnomon.learners import Batch
-from gnomon.learners import Sequence as Row
+from gnomon.learners import Batch, TokenSequence
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.local import LocalLearner
 from gnomon.models import flex
@@ -140,7 +139,7 @@ def batch_of(shared: bool) -> Batch:
             ids = torch.tensor([*prompt, *(rng.randrange(2, WORDS) for _ in range(reply))])
             zeros = torch.zeros(reply, dtype=torch.int64)
             rows.append(
-                Row(
+                TokenSequence(
                     token_ids=ids,
                     trainable=torch.arange(len(ids)) >= length,
                     behavior_logp=torch.full((reply,), -4.0, dtype=torch.float64),
@@ -176,7 +175,7 @@ def gradient(learner: LocalLearner, batch: Batch, kappa: Tensor) -> dict[str, Te
         learner.scale.halve()
 
 
-def textbook(family: str, policy: Policy, rows: Sequence[Row], kappa: Tensor) -> dict[str, Tensor]:
+def textbook(family: str, policy: Policy, rows: Sequence[TokenSequence], kappa: Tensor) -> dict[str, Tensor]:
     """The exact gradient, of what the policy trains."""
     config = deepcopy(FAMILIES[family])  # The attention of a model is looked up in its configuration.
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").double().eval()

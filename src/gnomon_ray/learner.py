@@ -21,8 +21,7 @@ from torch import Tensor
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError, ResourceError
 from gnomon.learners.base import FloatArray, Model, Named
-from gnomon.learners.batch import Batch
-from gnomon.learners.batch import Sequence as Tokens
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.verbs import files_of, write_files
 from gnomon.models.weights import WeightsRef
@@ -71,7 +70,7 @@ class RayLearner:
             self._undo = undo.pop_all()
 
     def score(
-        self, sequences: Sequence[Tokens], temperature: float = 1.0, model: Model = Model.POLICY
+        self, sequences: Sequence[TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
         found: list[FloatArray] = self._call("score", list(sequences), temperature, model)
         return found

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnomon.config import RunConfig
-from gnomon.learners.batch import Batch, Sequence
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.optimisers import Adam
 from gnomon.models.weights import WeightsRef
@@ -78,7 +78,7 @@ class Model:
             self._learner.optimizer.state.clear()
 
 
-def sequence_of(place: int, example: Example) -> Sequence:
+def sequence_of(place: int, example: Example) -> TokenSequence:
     """An example as one rollout. The target at each place must be the next token, so that one pass scores them all.
 
     Raises: ValueError for other targets.
@@ -92,7 +92,7 @@ def sequence_of(place: int, example: Example) -> Sequence:
     if wrong := [name for name, values in example.inputs.items() if len(values) != count]:
         raise ValueError(f"{wrong[0]} must have one value for each token of model_input")
     zeros = torch.zeros(count, dtype=torch.int64)
-    return Sequence(
+    return TokenSequence(
         token_ids=torch.tensor([*example.tokens, int(targets[-1])]),
         trainable=torch.arange(count + 1) > 0,
         behavior_logp=torch.full((count,), torch.nan, dtype=torch.float64),
@@ -108,7 +108,7 @@ def inputs_of(example: Example) -> dict[str, NDArray[np.float64]]:
     return {name: values.astype(np.float64) for name, values in example.inputs.items()}
 
 
-def batch_of(sequences: list[Sequence]) -> Batch:
+def batch_of(sequences: list[TokenSequence]) -> Batch:
     """Sequences as a batch. Its coefficients are known, so the zero rewards and the denominators are not used."""
     lengths = [len(each) for each in sequences]
     return Batch(

@@ -26,8 +26,7 @@ from gnomon.engines.scripted import Scripted
 from gnomon.envs import GuessNumber, TicTacToe
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
-from gnomon.learners import Batch
-from gnomon.learners import Sequence as TrainedSequence
+from gnomon.learners import Batch, TokenSequence
 from gnomon.learners.coefficients import cut
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
@@ -412,7 +411,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
     return Run(loss=loss, learner=learner, ready=ready, step=step, credit=credit, began=began)
 
 
-def after_solutions(batch: Batch) -> list[TrainedSequence]:
+def after_solutions(batch: Batch) -> list[TokenSequence]:
     """Every sequence as a reference reads it that was shown something before."""
     found = []
     for sequence in batch.sequences:

@@ -22,7 +22,7 @@ from gnomon.models.precision import Precision
 
 PLAIN = {
     "gnomon.learners.base": {"Model", "Named"},
-    "gnomon.learners.batch": {"Batch", "Sequence"},
+    "gnomon.learners.batch": {"Batch", "TokenSequence"},
     "gnomon.learners.coefficients": {"Coefficients"},
     "gnomon.models.weights": {"Kind", "WeightsRef"},
     "gnomon.objectives.credit": {"Rollouts"},

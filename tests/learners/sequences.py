@@ -17,10 +17,10 @@ from gnomon.rollout.credit import Crediting
 
 def made(
     prompt: Sequence[int], reply: Sequence[int], logp: float = -1.0, *, rollout: int, group: int = 0
-) -> learners.Sequence:
+) -> learners.TokenSequence:
     """A conversation of one turn."""
     count = len(reply)
-    return learners.Sequence(
+    return learners.TokenSequence(
         token_ids=torch.tensor([*prompt, *reply]),
         trainable=torch.tensor([False] * len(prompt) + [True] * count),
         behavior_logp=torch.full((count,), logp, dtype=torch.float64),

@@ -19,7 +19,7 @@ from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.learners import Batch
-from gnomon.learners.batch import Sequence
+from gnomon.learners.batch import TokenSequence
 from gnomon.learners.local import LocalLearner
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import model_folder
@@ -105,7 +105,7 @@ def gradient(mind: LocalLearner, batch: Batch, row: Objective = ECHO) -> Tensor:
     return torch.cat([(zero if value.grad is None else value.grad).flatten() for value in mind.parameters.values()])
 
 
-def plain_loss(model: torch.nn.Module, sequences: tuple[Sequence, ...], temperature: float) -> Tensor:
+def plain_loss(model: torch.nn.Module, sequences: tuple[TokenSequence, ...], temperature: float) -> Tensor:
     """The mean negative log-likelihood of the observed tokens, one sequence after the other."""
     found = []
     for sequence in sequences:

@@ -15,7 +15,7 @@ from gnomon.learners.together import own_rounds
 from learners.sequences import made
 
 
-def row(ids: Sequence[int], prompt: int, group: int = 0) -> learners.Sequence:
+def row(ids: Sequence[int], prompt: int, group: int = 0) -> learners.TokenSequence:
     """A sequence of one turn. Its last token does not pass through the model."""
     return made(ids[:prompt], ids[prompt:], rollout=0, group=group)
 

@@ -22,7 +22,7 @@ class Alternating:
         self.learner, self._pause = learner, pause
 
     def score(
-        self, sequences: Sequence[learning.Sequence], temperature: float = 1.0, model: Model = Model.POLICY
+        self, sequences: Sequence[learning.TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
         self._pause()
         return self.learner.score(sequences, temperature, model)

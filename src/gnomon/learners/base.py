@@ -63,7 +63,7 @@ class Learner(Protocol):
     """
 
     def score(
-        self, sequences: Sequence[learning.Sequence], temperature: float = 1.0, model: Model = Model.POLICY
+        self, sequences: Sequence[learning.TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
         """What a model says of every trainable token of each sequence: natural log-probability, entropy, …"""
         ...

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from collections.abc import Sequence as Several
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from gnomon.keys import Key
 from gnomon.models.trie import reading_order, shared
 from gnomon.objectives import Denominators, Rollouts, places_in
 
-__all__ = ["Batch", "Sequence", "costliest_first", "costs", "pieces"]
+__all__ = ["Batch", "TokenSequence", "costliest_first", "costs", "pieces"]
 
 
 class Likely(NamedTuple):
@@ -29,7 +28,7 @@ class Likely(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sequence:
+class TokenSequence:
     """One conversation of one player, up to a rewrite of its history: L tokens, T of them trainable, T at least 1."""
 
     token_ids: Tensor
@@ -57,7 +56,7 @@ class Sequence:
             raise NumericsError(
                 "E205",
                 "a sequence begins with a trainable token, which no model can score",
-                where=f"Sequence of rollout {self.rollout}, group {self.group}",
+                where=f"TokenSequence of rollout {self.rollout}, group {self.group}",
                 why="a log-probability is conditioned on the tokens before it, and here there are none",
                 fix="begin token_ids with the prompt or the begin token, with False in trainable",
             )
@@ -95,7 +94,7 @@ class Batch:
     Vectors [T] are of the trainable tokens of these sequences, end to end.
     """
 
-    sequences: tuple[Sequence, ...]
+    sequences: tuple[TokenSequence, ...]
     rollouts: Rollouts
     """What credit sees of the whole step."""
     denominators: Denominators
@@ -224,7 +223,7 @@ class Batch:
         return torch.tensor(values, dtype=torch.int64, device="cpu").repeat_interleave(lengths)
 
 
-def pieces(sequences: Several[Sequence], tokens: int) -> list[list[int]]:
+def pieces(sequences: Sequence[TokenSequence], tokens: int) -> list[list[int]]:
     """Places of the sequences, in reading order, cut into pieces of about this many tokens.
 
     A token that passes through the model once is counted once: a prefix that sequences of a piece share. A piece
@@ -246,7 +245,7 @@ def pieces(sequences: Several[Sequence], tokens: int) -> list[list[int]]:
     return found
 
 
-def costs(sequences: Several[Sequence], cuts: Several[Several[int]], width: int) -> list[float]:
+def costs(sequences: Sequence[TokenSequence], cuts: Sequence[Sequence[int]], width: int) -> list[float]:
     """What a pass of each micro-batch costs, in units of one token that attends to nothing.
 
     Equation: Σ_i (n_i + n_i·L_i/(12·d)) over sequences i, with L_i their tokens, n_i those not shared with the one
@@ -262,7 +261,7 @@ def costs(sequences: Several[Sequence], cuts: Several[Several[int]], width: int)
     return found
 
 
-def costliest_first(costs: Several[float]) -> list[int]:
+def costliest_first(costs: Sequence[float]) -> list[int]:
     """Places of the costs, from the highest to the lowest; equal ones keep their order."""
     return sorted(range(len(costs)), key=lambda place: -costs[place])
 

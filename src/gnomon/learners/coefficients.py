@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gnomon.learners.batch import Batch, Sequence
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.objectives import Objective, Reach, Tokens
 
 __all__ = ["Coefficients", "coefficients", "cut", "units"]
@@ -52,7 +52,7 @@ def cut(pieces: Collection[Batch], reach: Reach) -> bool:
     return sum(map(len, found)) > len(set().union(*found))
 
 
-def units(sequences: Collection[Sequence], reach: Reach) -> set[int]:
+def units(sequences: Collection[TokenSequence], reach: Reach) -> set[int]:
     """What must stay whole for the coefficients of these sequences: rollouts, groups, or the step itself."""
     match reach:
         case Reach.TOKEN:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from collections.abc import Sequence as Several
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.learners.base import FloatArray, Model, Named
-from gnomon.learners.batch import Batch, Sequence, pieces
+from gnomon.learners.batch import Batch, TokenSequence, pieces
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
 from gnomon.learners.eight_bit import kept, taken
@@ -36,9 +35,9 @@ TOKENS = 3072
 """Usual size of a micro-batch: what fits the cache of a CPU core."""
 STATE = "optimizer.safetensors"
 
-Places = Several[int]
+Places = Sequence[int]
 """Where the sequences of a micro-batch are in its batch."""
-Reader = Callable[[Several[Sequence]], Tensor]
+Reader = Callable[[Sequence[TokenSequence]], Tensor]
 """What a model says of every trainable token of some sequences: [T]."""
 
 
@@ -107,7 +106,7 @@ class LocalLearner:
             group.update(betas=settings.betas, eps=settings.eps, weight_decay=settings.weight_decay)
 
     def score(
-        self, sequences: Several[Sequence], temperature: float = 1.0, model: Model = Model.POLICY
+        self, sequences: Sequence[TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
         """What a model says of every trainable token of each sequence.
 
@@ -124,7 +123,7 @@ class LocalLearner:
             found |= {place: part.numpy() for place, part in zip(places, parts, strict=True)}
         return [found[place] for place in range(len(sequences))]
 
-    def _read(self, read: Reader, sequences: Several[Sequence], cuts: Several[Places]) -> list[Tensor]:
+    def _read(self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places]) -> list[Tensor]:
         """What a model says of each micro-batch: [T] of its tokens, on the CPU."""
         return [read([sequences[place] for place in places]).cpu() for places in cuts]
 
@@ -179,7 +178,7 @@ class LocalLearner:
         return [place for place, part in enumerate(parts) if watched[place] or part.any()]
 
     def _known(
-        self, batch: Batch, moving: Several[int], parts: Collection[Batch], objective: Objective | Coefficients
+        self, batch: Batch, moving: Sequence[int], parts: Collection[Batch], objective: Objective | Coefficients
     ) -> Coefficients | None:
         """The coefficients of the moving sequences, end to end, or None where each part holds all that its own need.
 
@@ -215,7 +214,7 @@ class LocalLearner:
     def _gather(
         self,
         batch: Batch,
-        cuts: Several[Places],
+        cuts: Sequence[Places],
         objective: Objective | Coefficients,
         scatter: SuccessScatter | None,
     ) -> Stats:
@@ -391,7 +390,7 @@ class LocalLearner:
 def split(scored: Scored, batch: Batch) -> tuple[Scored, Tensor]:
     """The scores of the trainable tokens of a batch, and [O] the log-probabilities of its observed tokens.
 
-    Args: scored: the scores of the tokens of `Sequence.likely`, of all sequences of the batch.
+    Args: scored: the scores of the tokens of `TokenSequence.likely`, of all sequences of the batch.
     """
     own = torch.cat([s.trainable[s.likely.trainable] for s in batch.sequences]).to(scored.logp.device)
     logp, entropy, hidden, kl = scored

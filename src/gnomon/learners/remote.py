@@ -11,8 +11,7 @@ from typing import Any
 
 from gnomon.errors import ResourceError
 from gnomon.learners.base import FloatArray, Learner, Model, Named
-from gnomon.learners.batch import Batch
-from gnomon.learners.batch import Sequence as Tokens
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.pulse import Pulse
 from gnomon.models.weights import WeightsRef
@@ -62,7 +61,7 @@ class RemoteLearner:
             raise ResourceError("E509", what, why=error.why or error.what, fix="ranks=0") from error
 
     def score(
-        self, sequences: Sequence[Tokens], temperature: float = 1.0, model: Model = Model.POLICY
+        self, sequences: Sequence[TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
         found: list[FloatArray] = self._call("score", sequences, temperature, model)
         return found

@@ -60,7 +60,7 @@ class ServedLearner:
         self._session = str(self._call("begin", dict(settings)))
 
     def score(
-        self, sequences: Sequence[learning.Sequence], temperature: float = 1.0, model: Model = Model.POLICY
+        self, sequences: Sequence[learning.TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
         found: list[FloatArray] = self._call("score", list(sequences), temperature, model)
         return found

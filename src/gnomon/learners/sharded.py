@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Several
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnomon.learners.batch import Batch, Sequence, costs
+from gnomon.learners.batch import Batch, TokenSequence, costs
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.local import STATE, LocalLearner, Places, Reader, fresh_file, part
 from gnomon.learners.scatter import SuccessScatter
@@ -38,7 +38,7 @@ class ShardedLearner(LocalLearner):
     fused = False
     """Torch's fused optimisers round elements by their place in a block, and so by the number of ranks."""
 
-    def _read(self, read: Reader, sequences: Several[Sequence], cuts: Several[Places]) -> list[Tensor]:
+    def _read(self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places]) -> list[Tensor]:
         found: dict[int, Tensor] = {}
         for cut, real in own_rounds(costs(sequences, cuts, self.policy.width)):
             values = read([sequences[place] for place in cuts[cut]]).cpu()
@@ -51,7 +51,7 @@ class ShardedLearner(LocalLearner):
     def _gather(
         self,
         batch: Batch,
-        cuts: Several[Places],
+        cuts: Sequence[Places],
         objective: Objective | Coefficients,
         scatter: SuccessScatter | None,
     ) -> Stats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence as Several
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnomon.errors import ModelError
 from gnomon.learners.base import FloatArray, Model, Named
-from gnomon.learners.batch import Batch, Sequence
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.learners.coefficients import Coefficients, coefficients
 from gnomon.learners.mismatch import compared, drift
 from gnomon.learners.optimisers import Adam
@@ -50,7 +50,7 @@ class TinkerLearner:
         self._reference: Any = None
 
     def score(
-        self, sequences: Several[Sequence], temperature: float = 1.0, model: Model = Model.POLICY
+        self, sequences: Sequence[TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
         """Natural log-probabilities of the trainable tokens, under the policy or the base model, at temperature 1.
 
@@ -67,7 +67,7 @@ class TinkerLearner:
         found = [each["logprobs"].to_numpy() for each in output.loss_fn_outputs]
         return [logp[trained(each)].astype(np.float64) for each, logp in zip(sequences, found, strict=True)]
 
-    def _scored_by_base(self, sequences: Several[Sequence]) -> list[FloatArray]:
+    def _scored_by_base(self, sequences: Sequence[TokenSequence]) -> list[FloatArray]:
         if self._reference is None:
             sampling = self._service.create_sampling_client(base_model=self.base)
             self._reference = answer(sampling, f"sample from {self.base}")
@@ -77,10 +77,10 @@ class TinkerLearner:
         found = [np.array(answer(each, "score")[1:], dtype=np.float64) for each in asked]
         return [logp[trained(each)] for each, logp in zip(sequences, found, strict=True)]
 
-    def _data(self, sequences: Several[Sequence], kappa: Several[Tensor]) -> list[Any]:
+    def _data(self, sequences: Sequence[TokenSequence], kappa: Sequence[Tensor]) -> list[Any]:
         return [self._example(each, own) for each, own in zip(sequences, kappa, strict=True)]
 
-    def _example(self, sequence: Sequence, kappa: Tensor) -> Any:
+    def _example(self, sequence: TokenSequence, kappa: Tensor) -> Any:
         """A sequence up to its last trainable token. Args: kappa: [T] of its trainable tokens."""
         ids = sequence.token_ids[: len(sequence.inputs) + 1]
         weights = np.zeros(len(ids) - 1, dtype=np.float32)
@@ -158,16 +158,16 @@ class TinkerLearner:
         return self._published
 
 
-def trained(sequence: Sequence) -> FloatArray:
+def trained(sequence: TokenSequence) -> FloatArray:
     """Places of the trainable tokens among the targets of a sequence: [T]."""
     return (sequence.trainable.nonzero().flatten() - 1).numpy()
 
 
-def probed(ids: tuple[int, ...]) -> Sequence:
+def probed(ids: tuple[int, ...]) -> TokenSequence:
     """A token sequence of which all but the first are trainable."""
     count = len(ids) - 1
     zeros = torch.zeros(count, dtype=torch.int64)
-    return Sequence(
+    return TokenSequence(
         token_ids=torch.tensor(ids),
         trainable=torch.arange(len(ids)) > 0,
         behavior_logp=torch.full((count,), torch.nan, dtype=torch.float64),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnomon.learners.base import Model, Named
-from gnomon.learners.batch import Batch, Sequence
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.learners.coefficients import Coefficients
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.objectives import Denominators, Rollouts
@@ -24,7 +24,20 @@ __all__ = ["loads", "written"]
 
 CLASSES: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (At, Batch, Coefficients, Denominators, Max, Mean, Named, Quantile, Rollouts, Sequence, Sum, WeightsRef)
+    for kind in (
+        At,
+        Batch,
+        Coefficients,
+        Denominators,
+        Max,
+        Mean,
+        Named,
+        Quantile,
+        Rollouts,
+        TokenSequence,
+        Sum,
+        WeightsRef,
+    )
 }
 ENUMS: dict[str, Any] = {kind.__name__: kind for kind in (Kind, Model)}
 DTYPES = {

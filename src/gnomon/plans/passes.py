@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from gnomon.engines.embedded import ROWS
 from gnomon.engines.noise import rows_at_once
-from gnomon.learners import Sequence as Text
+from gnomon.learners import TokenSequence
 from gnomon.learners.batch import pieces
 from gnomon.learners.local import TOKENS
 from gnomon.models.adapter import Adapter
@@ -81,15 +81,15 @@ def meta_policy(
         return Policy(model.eval(), None, precision, None, adapter, whole)  # type: ignore[arg-type] # it never reads a text
 
 
-def texts(prompts: Sequence[int], group: int, reply: int) -> list[Text]:
+def texts(prompts: Sequence[int], group: int, reply: int) -> list[TokenSequence]:
     """The sequences of a step: for every prompt length, a group of replies that share nothing but their prompt."""
-    found: list[Text] = []
+    found: list[TokenSequence] = []
     for place, length in enumerate(prompts):
         prompt = torch.full((length,), place, device="cpu")
         for row in range(group):
             ids = torch.cat([prompt, torch.full((reply,), len(prompts) + row, device="cpu")])
             found.append(
-                Text(
+                TokenSequence(
                     token_ids=ids,
                     trainable=torch.arange(len(ids), device="cpu") >= length,
                     behavior_logp=torch.zeros(reply, dtype=torch.float64, device="cpu"),
@@ -103,11 +103,11 @@ def texts(prompts: Sequence[int], group: int, reply: int) -> list[Text]:
     return found
 
 
-def micro_batches(sequences: Sequence[Text], tokens: int) -> Iterator[tuple[list[Text], int]]:
+def micro_batches(sequences: Sequence[TokenSequence], tokens: int) -> Iterator[tuple[list[TokenSequence], int]]:
     """Different micro-batches of a step, each with how many are like it: those of equal lengths."""
     cuts = [[sequences[place] for place in places] for places in pieces(sequences, tokens)]
 
-    def size(cut: Sequence[Text]) -> tuple[int, ...]:
+    def size(cut: Sequence[TokenSequence]) -> tuple[int, ...]:
         first = [len(list(rows)) for _, rows in groupby(cut, key=lambda text: text.group)]
         return (sum(len(text.token_ids) for text in cut) // 256, *first)
 
@@ -117,7 +117,12 @@ def micro_batches(sequences: Sequence[Text], tokens: int) -> Iterator[tuple[list
 
 
 def training(
-    policy: Policy, sequences: Sequence[Text], device: Device, *, entropy: bool = False, micro_batch: int = TOKENS
+    policy: Policy,
+    sequences: Sequence[TokenSequence],
+    device: Device,
+    *,
+    entropy: bool = False,
+    micro_batch: int = TOKENS,
 ) -> Cost:
     """A forward and a backward pass of all sequences."""
     policy.most_scores = most_scores(device.name)
@@ -140,7 +145,7 @@ def training(
 
 
 @torch.inference_mode()
-def scoring(policy: Policy, sequences: Sequence[Text], device: Device, *, micro_batch: int = TOKENS) -> Cost:
+def scoring(policy: Policy, sequences: Sequence[TokenSequence], device: Device, *, micro_batch: int = TOKENS) -> Cost:
     """A forward pass of all sequences."""
     policy.most_scores = most_scores(device.name)
     seconds, counts = 0.0, []

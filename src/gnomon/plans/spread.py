@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from gnomon.config import RunConfig
-from gnomon.learners import Sequence as Text
+from gnomon.learners import TokenSequence
 from gnomon.learners.batch import costliest_first, costs, pieces
 from gnomon.models.policy import Policy
 from gnomon.plans.count import bytes_of
@@ -22,13 +22,13 @@ AT_ONCE = 2
 """Layers whose weights are whole at the same time: the one that computes, and the next one."""
 
 
-def micro_batch_counts(config: RunConfig, sequences: Sequence[Text]) -> tuple[int, int]:
+def micro_batch_counts(config: RunConfig, sequences: Sequence[TokenSequence]) -> tuple[int, int]:
     """Micro-batches of a step, and the most that one process has."""
     count = len(pieces(sequences, config.optim.micro_batch))
     return count, -(-count // max(1, config.ranks))
 
 
-def share_of_time(config: RunConfig, sequences: Sequence[Text], device: Device, width: int) -> float:
+def share_of_time(config: RunConfig, sequences: Sequence[TokenSequence], device: Device, width: int) -> float:
     """The time of a pass over all sequences, as a share of its time in one process. Processes share the CPU's cores.
 
     Args: width: length of a hidden state.
@@ -41,7 +41,7 @@ def share_of_time(config: RunConfig, sequences: Sequence[Text], device: Device, 
     return rounds / sum(found) * max(1.0, crowd)
 
 
-def rank_memory(config: RunConfig, policy: Policy, sequences: Sequence[Text]) -> dict[str, float]:
+def rank_memory(config: RunConfig, policy: Policy, sequences: Sequence[TokenSequence]) -> dict[str, float]:
     """Bytes of one process by part, without activations.
 
     Weights, gradients and the state of the optimiser are shards. Whole, for a while, are the weights of a few layers

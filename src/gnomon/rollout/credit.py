@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from collections.abc import Sequence as Several
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +13,13 @@ from torch import Tensor
 
 from gnomon.errors import ConfigError, ModelError
 from gnomon.learners.base import Learner, Model
-from gnomon.learners.batch import Batch, Sequence
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.objectives import CreditState, Ended, Need, Objective, across_players, visits_per_task
 
 __all__ = ["Crediting", "credit", "players_merged"]
 
 FILE = "credit.safetensors"
-Shown = Callable[[Batch], Several[Sequence]]
+Shown = Callable[[Batch], Sequence[TokenSequence]]
 """The sequences of a batch as a model reads them that sees more than the policy did: the same trainable tokens."""
 
 
@@ -126,7 +125,7 @@ class Crediting:
             batch = players_merged(batch)
         asks = self.objective.asks
 
-        def scored(model: Model, sequences: Several[Sequence] = batch.sequences) -> Tensor:
+        def scored(model: Model, sequences: Sequence[TokenSequence] = batch.sequences) -> Tensor:
             found = learner.score(sequences, batch.temperature, model)
             parts = [torch.from_numpy(values).double() for values in found]
             return torch.cat([torch.zeros(0, dtype=torch.float64), *parts])
@@ -144,7 +143,7 @@ class Crediting:
         )
         return found if updates > 1 else replace(found, proximal_logp=None)
 
-    def _read_by_reference(self, batch: Batch) -> Several[Sequence]:
+    def _read_by_reference(self, batch: Batch) -> Sequence[TokenSequence]:
         return batch.sequences if self.shown is None else self.shown(batch)
 
     def save_state(self, folder: Path) -> None:
@@ -198,7 +197,7 @@ def values_beyond(batch: Batch, learner: Learner) -> Tensor:
     return found.reshape(ended.shape)
 
 
-def one_more(sequence: Sequence) -> Sequence:
+def one_more(sequence: TokenSequence) -> TokenSequence:
     """The sequence with one token more, which alone is asked for: all that is read before it is the sequence itself."""
     ids = torch.cat([sequence.token_ids, sequence.token_ids[-1:]])
     return replace(

@@ -85,7 +85,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
     )
 
 
-def sequences(rollout: Rollout, *, number: int, group: int) -> Iterator[learning.Sequence]:
+def sequences(rollout: Rollout, *, number: int, group: int) -> Iterator[learning.TokenSequence]:
     """Yield the sequences of a rollout, one per rewrite of its history. Args: number, group: indices in the step."""
     for _, several in groupby(enumerate(rollout.turns), key=lambda found: found[1].fork):
         turns = list(several)
@@ -94,7 +94,7 @@ def sequences(rollout: Rollout, *, number: int, group: int) -> Iterator[learning
             yield conversation(turns[:spoken], number=number, group=group, player=rollout.player)
 
 
-def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, player: int) -> learning.Sequence:
+def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, player: int) -> learning.TokenSequence:
     """One sequence from consecutive turns, each with its index in the rollout; the last one has tokens."""
     last = turns[-1][1]
     token_ids = torch.tensor(last.prompt_ids + last.completion.token_ids)
@@ -104,7 +104,7 @@ def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, 
         trainable[start : start + len(turn.completion.token_ids)] = True
         observed[start - len(marks) : start] = torch.tensor(marks, dtype=torch.bool)
     sizes = torch.tensor([len(turn.completion.token_ids) for _, turn in turns])
-    return learning.Sequence(
+    return learning.TokenSequence(
         token_ids=token_ids,
         trainable=trainable,
         behavior_logp=torch.tensor([x for _, turn in turns for x in turn.completion.logprobs], dtype=torch.float64),

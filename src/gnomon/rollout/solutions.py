@@ -8,7 +8,7 @@ import torch
 
 from gnomon.envs.base import Env, SingleTurn
 from gnomon.errors import ConfigError
-from gnomon.learners.batch import Batch, Sequence
+from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.rollout.conversation import Begin
 from gnomon.types import Message, Task
 
@@ -43,7 +43,7 @@ class SolutionShown:
         )
         self.begin, self.tasks = begin, env.tasks("train")
 
-    def __call__(self, batch: Batch) -> tuple[Sequence, ...]:
+    def __call__(self, batch: Batch) -> tuple[TokenSequence, ...]:
         """In the order of the batch, each with the trainable tokens of its sequence."""
         index = batch.rollouts.task
         assert index is not None, "a packed batch knows its tasks"
@@ -64,7 +64,7 @@ class SolutionShown:
         return (*task.messages, reply, *question)
 
 
-def after(prompt: torch.Tensor, sequence: Sequence) -> Sequence:
+def after(prompt: torch.Tensor, sequence: TokenSequence) -> TokenSequence:
     """The sequence with another prompt before its first trainable token. Args: prompt: [P] int64."""
     first = int(sequence.trainable.nonzero()[0])
     return replace(

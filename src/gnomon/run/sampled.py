@@ -38,10 +38,10 @@ def sampled(
     return stats | mismatch(behavior, logp, torch.cat([each.targets for each in rows]))
 
 
-def row(request: Request, completion: Completion, number: int) -> learning.Sequence:
+def row(request: Request, completion: Completion, number: int) -> learning.TokenSequence:
     """A completion as a sequence of its own group."""
     prompt, tokens = request.prompt_ids, completion.token_ids
-    return learning.Sequence(
+    return learning.TokenSequence(
         token_ids=torch.tensor([*prompt, *tokens]),
         trainable=torch.arange(len(prompt) + len(tokens)) >= len(prompt),
         behavior_logp=torch.tensor(completion.logprobs, dtype=torch.float64),
