@@ -8,12 +8,15 @@ that marks a folder of another kind than a run, a function that verifies it and 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gnomon.terminal import put
 
 if TYPE_CHECKING:
     from gnomon.config import RunConfig
@@ -41,8 +44,15 @@ class Panel:
 
 @cache
 def extensions(group: str) -> Mapping[str, Callable[..., Any]]:
-    """What installed packages declare in a group of entry points, by name."""
-    return {point.name: point.load() for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+    """What installed packages declare in a group of entry points, by name. One that cannot be loaded is left out."""
+    result = {}
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
+        try:
+            result[point.name] = point.load()
+        except Exception as error:  # It is another package's code, and everything else works without it.
+            why = f"{type(error).__name__}: {error}"
+            put(f"the extension {point.value} cannot be loaded, so it is left out ({why})", file=sys.stderr)
+    return result
 
 
 def check_start(folder: Path, config: RunConfig, env: Env | None = None) -> None:
