@@ -7,7 +7,8 @@ import pytest
 import gnomon.errors as errors
 from gnomon.errors import ConfigError, ConfigErrors, GnomonError
 
-PLAIN = [kind for name in errors.__all__ if (kind := getattr(errors, name)) is not ConfigErrors]
+PUBLIC = [getattr(errors, name) for name in errors.__all__]
+PLAIN = [kind for kind in PUBLIC if isinstance(kind, type) and kind is not ConfigErrors]
 
 
 @pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import pickle
 from dataclasses import replace
 
@@ -47,7 +46,6 @@ from gnomon.objectives import (
     ratios,
     reach,
     reaches,
-    sensitivity,
     shaping,
     state_credit,
     state_rows,
@@ -61,14 +59,11 @@ from gnomon.objectives import (
     truncation,
     trust_region_rows,
     trust_regions,
-    tuning,
     turn_credit,
     turn_rows,
     visit_credit,
 )
 from gnomon.objectives import row as rows
-
-length_bias = importlib.import_module("gnomon.theory.length")
 
 
 def test_a_row_by_name_is_the_row_by_function() -> None:
@@ -163,17 +158,13 @@ def test_the_public_names_are_all_that_the_formulas_offer() -> None:
         penalties,
         reach,
         rows,
-        sensitivity,
         shaping,
         table,
         target,
         tokens,
         truncation,
-        tuning,
     )
     modules = (*earned, *moved, *apart, *likely, *common, declaration, options)
     offered = {name for module in modules for name in module.__all__}
-    told = {"GRID", "Card", "Curve", "ExactReport", "card", "count_weight", "curve", "edges", "report"}
-    told |= set(length_bias.__all__)
-    assert set(public.__all__) == offered | told
+    assert set(public.__all__) == offered
     assert all(hasattr(public, name) for name in public.__all__)
