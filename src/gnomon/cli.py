@@ -530,8 +530,8 @@ def play(
     answer(chosen_env(what, settings), index, run=run)
 
 
-@app.command()
-def serve(
+@app.command("serve-env")
+def serve_env(
     what: EnvName,
     settings: Settings = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 chooses a free one.")] = 8765,

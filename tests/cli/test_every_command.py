@@ -61,6 +61,7 @@ SLOW = {
 ELSEWHERE = {
     "view": "serves until it is interrupted",
     "serve": "serves until it is interrupted",
+    "serve-env": "serves until it is interrupted",
     "serve-learner": "serves until it is interrupted",
     "predict": "needs a registered prediction; the blocks of docs/lab/predict.md run it",
     "study": "the command of a study is that of scaling",

@@ -45,3 +45,12 @@ def test_what_it_does_not_honour_is_refused(server: PolicyServer, more: dict[str
 def test_an_open_address_needs_a_key():
     done = command("serve", "tiny", "--host", "0.0.0.0")
     assert done.returncode and "error[E098]" in done.stderr and "GNOMON_KEY" in done.stderr
+
+
+def test_an_environment_has_a_command_of_its_own():
+    done = command("serve", "arithmetic")
+    assert (
+        done.returncode
+        and "arithmetic is an environment" in done.stderr
+        and "gnomon serve-env arithmetic" in done.stderr
+    )

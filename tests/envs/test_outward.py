@@ -229,7 +229,7 @@ def test_a_server_that_is_not_there_is_named(monkeypatch):
 
 
 def test_the_command_serves_until_it_is_ended():
-    command = [sys.executable, "-m", "gnomon", "serve", "arithmetic", "--port", "0"]
+    command = [sys.executable, "-m", "gnomon", "serve-env", "arithmetic", "--port", "0"]
     env = {name: value for name, value in os.environ.items() if name != "GNOMON_TOKEN"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:

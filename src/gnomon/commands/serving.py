@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gnomon.errors import ConfigError
+from gnomon.errors import ConfigError, ModelError
 from gnomon.terminal import put
 
 __all__ = ["serve"]
@@ -31,6 +31,11 @@ def serve(
     if host not in LOCAL and not key:
         why = "anyone in the network could use the policy"
         raise ConfigError("E098", f"{host} is not served without a key", where="--host", why=why, fix=f"export {KEY}=…")
+    from gnomon.envs import ENVS
+
+    if what in ENVS or what.rpartition(":")[0].endswith(".py"):
+        why = "this command serves policies"
+        raise ModelError("E301", f"{what} is an environment", where="POLICY", why=why, fix=f"gnomon serve-env {what}")
     from gnomon.run.policy_server import policy_server
 
     server = policy_server(what, host=host, port=port, key=key, max_tokens=max_tokens, device=device, seed=seed)

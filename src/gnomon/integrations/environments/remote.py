@@ -1,4 +1,4 @@
-"""An environment that another process of this machine serves (`gnomon serve`)."""
+"""An environment that another process of this machine serves (`gnomon serve-env`)."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def single(env: Env) -> Env:
     if env.max_turns != 1:
         raise ConfigError(
             "E177", f"{type(env).__name__} has several turns, and a reward function judges a single reply",
-            fix="run gnomon serve ENV and connect with gnomon.integrations.environments.Remote",
+            fix="run gnomon serve-env ENV and connect with gnomon.integrations.environments.Remote",
         )  # fmt: skip
     return env
 
