@@ -83,9 +83,10 @@ def test_every_metric_that_is_recorded_is_explained(recorded):
 
 @pytest.mark.long
 def test_every_metric_that_is_explained_is_recorded(recorded):
-    """Those of an engine with its own worker are in `training/test_engine_worker.py`."""
+    """Those of an engine with its own worker are in `training/test_engine_worker.py`, those of programs in
+    `endpoint/test_programs.py`."""
     patterns = {name for name in METRICS if "NAME" in name}
-    measured = {name for name in METRICS if name.startswith(("mismatch/", "engine/", "weights/"))}
+    measured = {name for name in METRICS if name.startswith(("mismatch/", "engine/", "weights/", "program/"))}
     assert set(METRICS) - patterns - measured <= recorded["metrics"]
     assert {meaning(name) for name in recorded["metrics"]} >= {METRICS[name] for name in patterns}
 
