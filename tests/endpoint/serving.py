@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import random
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 
 from gnomon.agents.endpoint import Endpoint
 from gnomon.agents.recorder import Bounds, Recorder
-from gnomon.agents.server import Server, local_socket
+from gnomon.agents.server import Server
 from gnomon.keys import Key
 from gnomon.rendering import Renderer, Transcript
 from gnomon.types import Completion, Finish, Request, Sampling, Turn
@@ -132,7 +133,8 @@ def serving(
         bounds=bounds or Bounds(calls=100),
         piece=lambda token: encoding.tokenizer.decode([token]),
     )
-    endpoint, listener, ready = Endpoint(keepalive=keepalive, largest=largest), local_socket(), threading.Event()
+    endpoint, ready = Endpoint(keepalive=keepalive, largest=largest), threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
     endpoint.add("secret", recorder)
     loop = asyncio.new_event_loop()
 

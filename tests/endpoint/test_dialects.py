@@ -17,7 +17,7 @@ from endpoint.programs import renderer_of
 from endpoint.serving import Served, serving
 from gnomon.agents.endpoint import Endpoint
 from gnomon.agents.recorder import Bounds
-from gnomon.agents.server import Server, local_socket
+from gnomon.agents.server import Server
 from gnomon.rendering import Renderer
 
 CALLS = (
@@ -418,7 +418,7 @@ def test_the_order_of_arrival_changes_nothing(qwen3: Renderer):
 
 def test_a_small_reply_does_not_wait_for_an_acknowledgement():
     async def option() -> int:
-        with local_socket() as listener:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
             async with await Server(Endpoint()).listen(listener):
                 return listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 

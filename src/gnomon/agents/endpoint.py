@@ -49,9 +49,6 @@ class Endpoint:
     def add(self, key: str, responder: Responder) -> None:
         self._responders[key] = responder
 
-    def remove(self, key: str) -> None:
-        del self._responders[key]
-
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return

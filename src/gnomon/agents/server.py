@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 
 from gnomon.agents.endpoint import Endpoint
 
-__all__ = ["Server", "local_socket"]
+__all__ = ["Server"]
 
 
 class Server:
@@ -33,8 +33,3 @@ class Server:
         # Connections inherit it. Without it, a reply waits 40 ms for the client's delayed acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return await asyncio.get_running_loop().create_server(self._protocol, sock=listener)
-
-
-def local_socket(port: int = 0) -> socket.socket:
-    """A listening socket on this machine only. Args: port: 0 for any free one."""
-    return socket.create_server(("127.0.0.1", port))

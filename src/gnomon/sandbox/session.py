@@ -229,12 +229,6 @@ class RawSession:
             received += piece
         return bytes(received[: self.limits.output_bytes])
 
-    async def areceive(self, timeout: float = 1.0) -> bytes:
-        """`receive` without blocking the event loop."""
-        import asyncio  # Imported here, because judging workers do not need it.
-
-        return await asyncio.to_thread(self.receive, timeout)
-
     def resize(self, rows: int, columns: int) -> None:
         """Change the size of its terminal."""
         fcntl.ioctl(self._write, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
