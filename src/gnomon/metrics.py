@@ -31,6 +31,13 @@ METRICS: Mapping[str, str] = {
     "program/silent": "Fraction of rollouts whose program received no reply.",
     "program/failed": "Fraction of rollouts whose program ended with an exit status other than 0.",
     "program/limited": "Fraction of rollouts whose program was ended by a limit.",
+    "program/limited/NAME": "Fraction of rollouts that reached one limit: `time` and `files` end the program; at "
+    "`calls`, `tokens` and `context` a call is refused, and the program goes on.",
+    "program/refused": "Mean number of refused calls per rollout, those at a limit included.",
+    "program/malformed": "Mean number of replies per rollout with a tool call that could not be read.",
+    "program/required": "Mean number of calls per rollout that demanded a tool call. They get a free reply.",
+    "program/retried": "Mean number of calls per rollout that a client repeated. They get the reply of the first.",
+    "program/undelivered": "Mean number of sampled tokens per rollout that the program never received.",
     "logp_mismatch": "Largest difference between the sampler's and the learner's log-probability of a token.",
     "mismatch/mean": "Mean absolute difference between the two log-probabilities of a token, in nats. Like the other "
     "metrics of `mismatch/`, it is recorded where sampler and learner are not equal in every bit.",
@@ -97,7 +104,8 @@ def meaning(metric: str) -> str:
     if not rest or metric in METRICS:
         return METRICS.get(metric, "")
     tail = "/" + rest.rpartition("/")[2] if head == "breakdown" else ""
-    return METRICS.get(f"{head}/NAME{tail}", "")
+    family = metric.rpartition("/")[0]
+    return METRICS.get(f"{head}/NAME{tail}", "") or METRICS.get(f"{family}/NAME", "")
 
 
 RENAMED = {"logp_gap": "logp_mismatch", "ledger": "breakdown", "score_pull": "score_signal"}

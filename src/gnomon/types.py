@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "CALL_LIMITS",
+    "Calls",
     "Completion",
     "Finish",
     "Group",
@@ -303,6 +305,38 @@ class Turn:
         return last[0].token_ids if last and last[0].origin is Origin.POLICY else ()
 
 
+CALL_LIMITS: Mapping[str, str] = MappingProxyType(
+    {"calls": "limit_calls", "tokens": "limit_tokens", "context": "context_length_exceeded"}
+)
+"""The limits of a program's calls, each with the code of the refusal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """What happened to the calls of a program, beside the turns that are trained."""
+
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Number of refused calls, by the code of the error that the program got."""
+    malformed: int = 0
+    """Replies with a tool call that could not be read. They were served as text."""
+    required: int = 0
+    """Requests that demanded a tool call and got a free reply."""
+    retried: int = 0
+    """Requests that got the reply of an earlier one, because the client repeated them."""
+    undelivered: int = 0
+    """Sampled tokens of replies that the program never received. They are not trained."""
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The limits at which a call was refused."""
+        return tuple(name for name, code in CALL_LIMITS.items() if code in self.refused)
+
+    @property
+    def unserved(self) -> dict[str, int]:
+        """The refusals that are not of a limit."""
+        return {code: count for code, count in self.refused.items() if code not in CALL_LIMITS.values()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
     """One sampled episode, from the view of one player."""
@@ -316,6 +350,8 @@ class Rollout:
     player: int = 0
     end: str = ""
     """How the program ended that played the episode, as the text that was judged. Empty without a program."""
+    calls: Calls = field(default_factory=Calls)
+    """Of the program that played the episode."""
 
     def __post_init__(self) -> None:
         for before, after in pairwise(self.turns):

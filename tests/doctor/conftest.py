@@ -15,10 +15,13 @@ from gnomon.config import RunConfig, to_toml
 from gnomon.stats import mean_interval
 from gnomon.store import Record, Run
 from gnomon.training.step import records_of, rollout_stats
-from gnomon.types import Completion, Finish, Group, Message, Part, Rollout, Status, Stop, Task, Turn, Verdict
+from gnomon.types import Calls, Completion, Finish, Group, Message, Part, Rollout, Status, Stop, Task, Turn, Verdict
 from gnomon.verifiers.breakdown import breakdown, entries
 
 STEPS, PROMPTS, GROUP, HELD_OUT = 12, 12, 4, 80
+
+
+NONE = Calls()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,9 @@ class Reply:
     parts: tuple[Part, ...] = ()
     end: str = ""
     """Of a program."""
+    calls: Calls = NONE
+    silent: bool = False
+    """Whether the program received no reply."""
 
 
 def sound(step: int, task: int, sample: int, rng: random.Random) -> Reply:
@@ -75,7 +81,8 @@ def rollout(task: Task, sample: int, found: Reply, version: int) -> Rollout:
     verdict = Verdict(status=found.status, parts=parts, extracted=found.answer, detail="the service did not respond")
     stop = Stop.FAILED if found.status is Status.FAILED else Stop.TRUNCATED if found.cut else found.stop
     turn = Turn(prompt_ids=(1,), completion=completion, messages=task.messages)
-    return Rollout(task=task, sample=sample, turns=(turn,), verdict=verdict, stop=stop, end=found.end)
+    turns = () if found.silent else (turn,)
+    return Rollout(task=task, sample=sample, turns=turns, verdict=verdict, stop=stop, end=found.end, calls=found.calls)
 
 
 def group(script: Script, split: str, step: int, index: int, size: int) -> Group:

@@ -15,13 +15,13 @@ from gnomon.doctor.evidence import evidence_of, steps_to_read
 from gnomon.doctor.finding import Finding, in_order
 from gnomon.doctor.machine import Machine, faults
 from gnomon.doctor.run import Change, examine
-from gnomon.envs.agent import End
+from gnomon.envs.agent import END_LIMITS, End
 from gnomon.integrations.imports.files import Options
 from gnomon.monitoring.alarms import alarms
 from gnomon.reading.importing import imported
 from gnomon.reading.text import address
 from gnomon.store import RunReader
-from gnomon.types import Part, Status, Stop
+from gnomon.types import CALL_LIMITS, Calls, Part, Status, Stop
 
 
 def changed(rate: float, **values: object):
@@ -88,6 +88,7 @@ def stuck(step, task, sample, rng):
 
 
 SOUND = Script()
+ENDED = End(status=0).dumps()
 CASES = {
     "data.leak": Script(question=lambda split, task: f"{'A  ' if split == 'test' else 'a '} question {task}?"),
     "data.too_hard": Script(play=never),
@@ -97,7 +98,20 @@ CASES = {
     "rollout.no_end": Script(play=changed(0.7, cut=True)),
     "rollout.cut_off": Script(play=changed(0.8, cut=True, answer=None, status=Status.NO_ANSWER)),
     "rollout.limited": Script(play=changed(0.8, stop=Stop.TURNS, answer=None, status=Status.NO_ANSWER)),
-    "rollout.program_limited": Script(play=changed(0.6, end=End(status=None, limit="time").dumps())),
+    "program.silent": Script(play=changed(0.9, end=ENDED, silent=True)),
+    "program.failed": Script(play=changed(0.9, end=End(status=1).dumps())),
+    **{
+        f"program.limit_{name}": Script(play=changed(0.6, end=End(status=None, limit=name).dumps()))
+        for name in END_LIMITS
+    },
+    **{
+        f"program.limit_{name}": Script(play=changed(0.6, end=ENDED, calls=Calls(refused={code: 1})))
+        for name, code in CALL_LIMITS.items()
+    },
+    "program.refused": Script(play=changed(0.6, end=ENDED, calls=Calls(refused={"unsupported_n": 2}))),
+    "program.malformed": Script(play=changed(0.9, end=ENDED, calls=Calls(malformed=1))),
+    "program.retried": Script(play=changed(0.6, end=ENDED, calls=Calls(retried=1))),
+    "program.undelivered": Script(play=changed(0.6, end=ENDED, calls=Calls(undelivered=9))),
     "rollout.unparsable": Script(play=changed(0.9, answer=None, status=Status.NO_ANSWER)),
     "rollout.alike": Script(play=lambda step, task, sample, rng: sound(step, task, sample, random.Random(task))),
     "judge.fails": Script(play=changed(0.33, status=Status.FAILED, answer=None)),

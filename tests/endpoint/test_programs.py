@@ -24,7 +24,7 @@ from gnomon.rendering import Renderer, Transcript
 from gnomon.rollout.programs import Programs, located
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
-from gnomon.types import Sampling, Status
+from gnomon.types import Calls, Sampling, Status
 from gnomon.viewer.rollout import rollout_facts
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -99,6 +99,39 @@ def test_every_way_to_end_is_an_end(renderer: Renderer, source: str, status: int
     end, recorder = ended(renderer, source, delay=delay, seconds=3.0 if limit else 20.0)
     assert (end.status, end.limit, len(recorder.turns())) == (status, limit, turns), end
     assert len(end.output) <= 2**16 and sum(map(len, end.files.values())) <= 2**26
+
+
+def test_what_happened_to_its_calls_is_counted(renderer: Renderer):
+    source = """
+        def post(path, retries=0, **more):
+            body = json.dumps({"messages": [{"role": "user", "content": "q"}], **more}).encode()
+            headers = {"x-api-key": os.environ["OPENAI_API_KEY"], "x-stainless-retry-count": str(retries)}
+            request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + path, body, headers)
+            try:
+                return urllib.request.urlopen(request, timeout=3).status
+            except urllib.error.HTTPError as error:
+                return error.code
+        chat = "/chat/completions"
+        print([post(chat), post(chat, 1), post(chat, n=2), post(chat, n=3, stream=True), post("/embeddings"),
+               *(post(chat, tool_choice="required") for _ in range(5))])
+    """
+    end, recorder = ended(renderer, source)
+    assert end.output == "[200, 200, 400, 400, 404, 200, 200, 200, 200, 403]\n", end.output
+    refused = {"limit_calls": 1, "not_found": 1, "unsupported_n": 2}
+    assert recorder.calls == Calls(refused=refused, retried=1, required=4) and len(recorder.turns()) == 5
+
+
+def test_a_reply_that_never_arrives_is_counted(renderer: Renderer):
+    source = """
+        import socket, time
+        body = json.dumps({"messages": [{"role": "user", "content": "q"}]})
+        with socket.create_connection(("127.0.0.1", 8000)) as client:
+            client.sendall(f"POST /v1/chat/completions HTTP/1.1\\r\\nHost: h\\r\\nAuthorization: Bearer secret\\r\\n"
+                           f"Content-Length: {len(body)}\\r\\n\\r\\n{body}".encode())
+        time.sleep(1.5)
+    """
+    end, recorder = ended(renderer, source, delay=0.5)
+    assert end.status == 0 and recorder.turns() == () and recorder.calls == Calls(undelivered=4), end
 
 
 def test_there_is_no_way_out(renderer: Renderer):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gnomon.monitoring.alarms import ADVICE, ALARMS, Alarm, Monitor
+from gnomon.monitoring.programs import FAULTS, faults
 from gnomon.store import Record
 from gnomon.types import Message, Part, Status, Task, Verdict
 
@@ -266,12 +267,48 @@ def test_a_prompt_that_leaves_no_room_for_a_reply():
     assert "prompt.without_room" not in ring(full("a first reply"))
 
 
+PROGRAMS: list[tuple[str, str, dict[str, object]]] = [
+    ("program.silent", '{"status": 0, "limit": ""}', {"turns": []}),
+    ("program.failed", '{"status": 1, "limit": ""}', {}),
+    ("program.limit_time", '{"status": null, "limit": "time"}', {}),
+    ("program.limit_files", '{"status": null, "limit": "files"}', {}),
+    ("program.limit_calls", '{"status": 0, "limit": ""}', {"calls": {"refused": {"limit_calls": 1}}}),
+    ("program.limit_tokens", '{"status": 0, "limit": ""}', {"calls": {"refused": {"limit_tokens": 1}}}),
+    ("program.limit_context", '{"status": 0, "limit": ""}', {"calls": {"refused": {"context_length_exceeded": 1}}}),
+    ("program.refused", '{"status": 0, "limit": ""}', {"calls": {"refused": {"unsupported_n": 3}}}),
+    ("program.malformed", '{"status": 0, "limit": ""}', {"calls": {"malformed": 1}}),
+    ("program.retried", '{"status": 0, "limit": ""}', {"calls": {"retried": 2}}),
+    ("program.undelivered", '{"status": 0, "limit": ""}', {"calls": {"undelivered": 7}}),
+]
+
+
+@pytest.mark.every
+@pytest.mark.parametrize(("name", "end", "more"), PROGRAMS)
+def test_programs_that_have_a_fault_in_common(name: str, end: str, more: dict[str, object]):
+    """At its share of the programs, with a rollout to read; not below, and not where rollouts have no program."""
+
+    def played(share: float):
+        for step, records in steps(lambda step, rng: scored(rng.random() < 0.5), count=2, groups=20):
+            fine, faulty = {"end": '{"status": 0, "limit": ""}'}, {"end": end, **more}
+            bodies = [{**r.body, **(faulty if (r.task or 0) < 20 * share else fine)} for r in records]
+            yield (
+                step,
+                [replace(r, body=body) if r.kind == "rollout" else r for r, body in zip(records, bodies, strict=True)],
+            )
+
+    assert faults({"end": end, **more}) == {name} and not faults(more)
+    alarm = ring(played(FAULTS[name].share))[name]
+    assert alarm.step == 0 and len(alarm.read) == 3 and f"{FAULTS[name].share:.0%} of the programs" in alarm.sentence
+    assert name not in ring(played(FAULTS[name].share - 0.1))
+    assert {name for name, _, _ in PROGRAMS} == set(FAULTS)
+
+
 def test_every_alarm_has_a_story_here():
     assert set(ALARMS) == {
         "correct.falls", "parts.jump", "behaviour.new", "unparsable.jump", "variance.collapse",
         "sentinel.disagrees", "sentinel.breaks", "canary.paid", "replies.alike", "replies.cut_off",
         "answers.unreadable", "prompt.without_slot", "prompt.without_room", "verifier.fails",
-        "verifier.over_time", "tasks.solved",
+        "verifier.over_time", "tasks.solved", *FAULTS,
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnomon.envs.agent import End
 from gnomon.reading.program import origin, parents, program_facts, program_text, tree
-from gnomon.types import Completion, Finish, Turn
+from gnomon.types import Calls, Completion, Finish, Turn
 
 
 def turn(prompt: tuple[int, ...], reply: tuple[int, ...], fork: int) -> Turn:
@@ -40,3 +40,11 @@ def test_the_end_of_a_program_as_text():
     assert "\x1b" not in text and "2 bytes that are not text" in text and "kept" not in text
     limited = program_facts(End(status=None, limit="time").dumps(), ())
     assert next(program_text(limited)) == "--- program: the limit of time ended it"
+
+
+def test_what_happened_to_calls_beside_the_turns():
+    calls = Calls(refused={"limit_calls": 2, "odd\x1b": 1}, malformed=1, required=3, retried=4, undelivered=50)
+    assert (calls.limits, calls.unserved) == (("calls",), {"odd\x1b": 1})
+    line = next(program_text(program_facts(End(status=0).dumps(), (), calls)))
+    assert line.startswith("--- program: exit status 0; calls refused: limit_calls 2, odd") and "\x1b" not in line
+    assert line.endswith("repeated by the client: 4; sampled tokens that the program never received: 50")

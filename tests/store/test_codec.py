@@ -16,6 +16,7 @@ from gnomon.store import Record, canonical, decode, encode, logprobs_of
 from gnomon.store.codec import known_of
 from gnomon.store.layout import pack, unpack
 from gnomon.types import (
+    Calls,
     Completion,
     Finish,
     Group,
@@ -194,6 +195,17 @@ def test_entropies_take_two_bytes_and_are_rounded_to_float16():
 def test_a_single_turn_of_the_task_is_stored_flat():
     task, record = encode(example(), kind="rollout", step=0)
     assert "turns" not in record.body and task.body["prompt_ids"] == [1, 5, 6]
+
+
+def test_calls_beside_the_turns_are_stored_where_there_are_any():
+    group = example()
+    _, plain = encode(group, kind="rollout", step=0)
+    calls = Calls(refused={"limit_calls": 2}, undelivered=7)
+    counted = replace(group, rollouts=(replace(group.rollouts[0], calls=calls),))
+    asked, record = encode(counted, kind="rollout", step=0)
+    assert "calls" not in plain.body and record.body["calls"] == {"refused": {"limit_calls": 2}, "undelivered": 7}
+    (read,) = decode([asked, record])
+    assert read.rollouts[0].calls == calls
 
 
 def test_records_of_earlier_versions_are_read():

@@ -56,17 +56,21 @@ class Endpoint:
         path, key = path_and_key(scope["path"], headers)
         dialect = DIALECTS.get(path, MESSAGES if path.startswith(MESSAGES.path) else CHAT)
         try:
-            await self._serve(scope["method"], path, key, headers, dialect, receive, send)
+            responder = self._responder(key)
+            try:
+                await self._serve(scope["method"], path, responder, headers, dialect, receive, send)
+            except Refused as refused:
+                responder.settle(refused, True)
+                raise
         except Refused as refused:
             await respond(send, refused.status, dialect.error(refused), FINAL)
         except Gone:
             pass
 
     async def _serve(
-        self, method: str, path: str, key: str, headers: Mapping[str, str], dialect: Dialect, receive: Receive,
-        send: Send,
+        self, method: str, path: str, responder: Responder, headers: Mapping[str, str], dialect: Dialect,
+        receive: Receive, send: Send,
     ) -> None:  # fmt: skip
-        responder = self._responder(key)
         if method == "GET" and (path == "/models" or path.startswith("/models/")):
             model = {"id": self.model, "object": "model", "type": "model", "created": 0, "owned_by": "gnomon",
                      "display_name": self.model, "created_at": "1970-01-01T00:00:00Z"}  # fmt: skip
@@ -119,6 +123,7 @@ class Endpoint:
             except Refused as refused:
                 if not begun:
                     raise
+                responder.settle(refused, True)
                 await send_part(send, event_text("error", dialect.error(refused)), last=True)
                 return
             await self._deliver(responder, request, reply, dialect, left, begun, send)

@@ -115,6 +115,8 @@ class ChatReply:
     """Tokens of the prompt that continue a recorded turn."""
     tokens: int
     """Number of sampled tokens."""
+    malformed: bool = False
+    """Whether the policy wrote a call of an offered tool that could not be read, and is text in `message`."""
     pieces: tuple[tuple[str, float], ...] = ()
     """Text and log-probability of every sampled token, if the request asks for log-probabilities."""
 

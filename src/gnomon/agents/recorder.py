@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -14,9 +15,9 @@ from gnomon.errors import GnomonError
 from gnomon.keys import Key
 from gnomon.rendering import Renderer
 from gnomon.rendering.plain import Plain
-from gnomon.types import Completion, Request, Sampling, Turn
+from gnomon.types import CALL_LIMITS, Calls, Completion, Request, Sampling, Turn
 
-__all__ = ["Bounds", "Calls", "Policy", "Recorder", "Responder", "Sample", "prompt_of", "reply_of"]
+__all__ = ["Bounds", "Policy", "Recorder", "Responder", "Sample", "prompt_of", "reply_of"]
 
 Sample = Callable[[Request], Awaitable[Completion]]
 
@@ -28,8 +29,8 @@ class Responder(Protocol):
         """Raises: Refused."""
         ...
 
-    def settle(self, reply: ChatReply, delivered: bool) -> None:
-        """Called once for every answer. Args: delivered: whether the client was there for all of it."""
+    def settle(self, outcome: ChatReply | Refused, delivered: bool) -> None:
+        """Called once for every request. Args: delivered: whether the client was there for all of the reply."""
         ...
 
     def count(self, request: ChatRequest) -> int:
@@ -59,20 +60,6 @@ class Bounds:
     """Largest number of tokens of one call, prompt and reply."""
 
 
-@dataclass(slots=True)
-class Calls:
-    """Counts of one rollout."""
-
-    sampled: int = 0
-    """Draws, whose replies may be served several times."""
-    tokens: int = 0
-    refused: int = 0
-    required: int = 0
-    """Requests that demanded a call and got a free reply."""
-    retried: int = 0
-    """Requests that got the reply of an earlier one."""
-
-
 class Recorder:
     """The policy behind the endpoint of one rollout.
 
@@ -99,7 +86,12 @@ class Recorder:
     ) -> None:
         self.renderer, self.tree, self._sample, self._piece = renderer, Tree(begin), sample, piece
         self.key, self.sampling, self.bounds = key, sampling, bounds
-        self.calls = Calls()
+        self.sampled = 0
+        """Draws, whose replies may be served several times."""
+        self.tokens = 0
+        """Sampled tokens."""
+        self._refused = Counter[str]()
+        self._required = self._retried = 0
         self.error: BaseException | None = None
         """An error of the engine, which the run must raise."""
         self._closed = ""
@@ -109,13 +101,9 @@ class Recorder:
 
     async def answer(self, request: ChatRequest) -> ChatReply:
         """The reply of the policy. Raises: Refused."""
-        try:
-            node, name = self._draw(request)
-        except Refused:
-            self.calls.refused += 1
-            raise
+        node, name = self._draw(request)
         node.waiting += 1
-        self.calls.required += request.required
+        self._required += request.required
         try:
             await asyncio.shield(self._work[id(node)])
         except BaseException:
@@ -126,8 +114,12 @@ class Recorder:
             raise
         return self._reply(node, name, request)
 
-    def settle(self, reply: ChatReply, delivered: bool) -> None:
-        node = self._named[reply.name]
+    def settle(self, outcome: ChatReply | Refused, delivered: bool) -> None:
+        if isinstance(outcome, Refused):
+            if not self._closed:  # What arrives later depends on the clock.
+                self._refused[outcome.code] += 1
+            return
+        node = self._named[outcome.name]
         node.waiting -= 1
         node.delivered = node.delivered or (delivered and not self._closed)
 
@@ -137,6 +129,18 @@ class Recorder:
     def turns(self) -> tuple[Turn, ...]:
         """The turns to train on."""
         return self.tree.turns()
+
+    @property
+    def calls(self) -> Calls:
+        """What happened beside these turns."""
+        lost = [node.completion for node in self.tree.nodes if not node.delivered and node.completion]
+        return Calls(
+            refused=dict(sorted(self._refused.items())),
+            malformed=sum(node.malformed for node in self.tree.nodes if node.delivered),
+            required=self._required,
+            retried=self._retried,
+            undelivered=sum(len(completion.token_ids) for completion in lost),
+        )
 
     async def close(self, why: str = "the rollout is over") -> None:
         """Refuse later requests, and end the replies that are still sampled."""
@@ -155,14 +159,14 @@ class Recorder:
         node = self.tree.draw(prompt, retry=request.retry)
         name = draw_name(self.key, node)
         if id(node) in self._work:
-            self.calls.retried += 1
+            self._retried += 1
             return node, name
         try:
             limit = self._limit(request, prompt)
         except Refused:
             self.tree.drop(node)
             raise
-        self.calls.sampled += 1
+        self.sampled += 1
         self._named[name] = node
         self._work[id(node)] = asyncio.ensure_future(self._record(node, name, request, limit))
         return node, name
@@ -170,19 +174,19 @@ class Recorder:
     def _limit(self, request: ChatRequest, prompt: Prompt) -> int:
         """Largest number of tokens of a reply. Raises: Refused if a limit of the rollout is reached."""
         bounds, limits = self.bounds, [self.sampling.max_tokens]
-        if self.calls.sampled >= bounds.calls:
-            raise Refused(f"the limit of {bounds.calls} calls is reached", status=403, code="limit_calls")
+        if self.sampled >= bounds.calls:
+            raise Refused(f"the limit of {bounds.calls} calls is reached", status=403, code=CALL_LIMITS["calls"])
         if bounds.tokens is not None:
-            limits.append(bounds.tokens - self.calls.tokens)
+            limits.append(bounds.tokens - self.tokens)
             if limits[-1] < 1:
-                raise Refused(f"the limit of {bounds.tokens} tokens is reached", status=403, code="limit_tokens")
+                raise Refused(f"the limit of {bounds.tokens} tokens is reached", status=403, code=CALL_LIMITS["tokens"])
         if bounds.context is not None:
             limits.append(bounds.context - len(prompt.token_ids))
             if limits[-1] < 1:
                 raise Refused(
                     f"This model's maximum context length is {bounds.context} tokens, and the request has "
                     f"{len(prompt.token_ids)}",
-                    code="context_length_exceeded",
+                    code=CALL_LIMITS["context"],
                 )
         return min([*limits, request.max_tokens or limits[0]])
 
@@ -196,9 +200,9 @@ class Recorder:
         except Exception as error:
             self.error = error
             raise
-        self.calls.tokens += len(completion.token_ids)
+        self.tokens += len(completion.token_ids)
         reply = reply_of(self.renderer, prompt, completion, name, replace(request, stop=stop), self._piece)
-        self.tree.record(node, completion, reply.message, reply.stop)
+        self.tree.record(node, completion, reply.message, reply.stop, malformed=reply.malformed)
 
     def _reply(self, node: Node, name: str, request: ChatRequest) -> ChatReply:
         assert node.completion is not None
@@ -234,6 +238,7 @@ def reply_of(
     """A completion as a reply. Args: name: of the draw; request: with all stop strings; piece: the text of a token."""
     parsed = renderer.parse(completion.token_ids, prompt)
     message, finish, stop = reply_message(parsed, completion, name, request, isinstance(renderer, Plain))
+    offered = bool(request.tools) and request.calls
     pairs = zip(completion.token_ids, completion.logprobs, strict=True)
     return ChatReply(
         name=name,
@@ -242,6 +247,7 @@ def reply_of(
         stop=stop,
         prompt_tokens=len(prompt),
         tokens=len(completion.token_ids),
+        malformed=offered and bool(parsed.tool_calls) and not message.calls,
         pieces=tuple((piece(token), logp) for token, logp in pairs) if request.logprobs else (),
     )
 

@@ -55,7 +55,7 @@ class Stateless:
         completion = await self._sample(Request(prompt_ids=prompt.token_ids, key=key.bytes, sampling=sampling))
         return reply_of(self.renderer, prompt.token_ids, completion, key.bytes.hex(), request, self._piece)
 
-    def settle(self, reply: ChatReply, delivered: bool) -> None:
+    def settle(self, outcome: ChatReply | Refused, delivered: bool) -> None:
         """Nothing is recorded."""
 
     def count(self, request: ChatRequest) -> int:

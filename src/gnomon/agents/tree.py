@@ -55,6 +55,8 @@ class Node:
     """Whether the program has received the reply. A later request that contains it is a proof."""
     waiting: int = 0
     """Number of requests that wait for the reply."""
+    malformed: bool = False
+    """Whether the reply has a tool call that could not be read."""
     children: list[Node] = field(default_factory=list)
 
     @property
@@ -112,9 +114,17 @@ class Tree:
         """Forget a draw that was refused before it was sampled."""
         self._draws[node.prompt.digest].remove(node)
 
-    def record(self, node: Node, completion: Completion, reply: ChatMessage, stop: str | None = None) -> None:
+    def record(
+        self,
+        node: Node,
+        completion: Completion,
+        reply: ChatMessage,
+        stop: str | None = None,
+        *,
+        malformed: bool = False,
+    ) -> None:
         """Add the reply of a draw. Args: stop: the stop string that ended it, and which `reply` lacks."""
-        node.completion, node.reply = completion, reply
+        node.completion, node.reply, node.malformed = completion, reply, malformed
         self.nodes.append(node)
         if node.prompt.parent is not None:
             node.prompt.parent.children.append(node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from gnomon.metrics import current
 from gnomon.models.hub import at_commits
 from gnomon.monitoring.alarms import Alarm, alarms
 from gnomon.monitoring.endings import Ending, ending
+from gnomon.monitoring.programs import faults
 from gnomon.store import Record, RunReader
 from gnomon.store.codec import verdict_of
 from gnomon.types import Kind, Status, Verdict
@@ -45,8 +45,8 @@ class Seen:
     stop: str
     """Why it stopped, as its record says; empty where a log of another trainer does not."""
     turns: int
-    limit: str
-    """The limit that ended its program; empty if none did, or without a program."""
+    faults: frozenset[str]
+    """Of its program, by their names in `FAULTS`."""
     verdict: Verdict
     advantage: float | None
     """None where the record holds none."""
@@ -202,7 +202,7 @@ def seen(record: Record, spare: bool) -> Seen:
         ending=ending(stop, verdict),
         stop=stop,
         turns=len(body.get("turns") or (1,)),
-        limit=json.loads(body["end"])["limit"] if body.get("end") else "",
+        faults=faults(body),
         verdict=verdict,
         advantage=body.get("advantage"),
         spare=spare,

@@ -8,9 +8,9 @@ from typing import Any
 
 __all__ = ["STAGES", "Finding", "in_order"]
 
-STAGES = ("data", "rollout", "judge", "advantage", "update", "run")
+STAGES = ("data", "program", "rollout", "judge", "advantage", "update", "run")
 """The parts of a step, in the order in which they work. A name of a finding begins with one."""
-LATE = ("advantage", "update", "judge", "data", "rollout", "run")
+LATE = ("advantage", "update", "judge", "data", "program", "rollout", "run")
 """The order of what appears only after updates, which an update may have caused."""
 
 

@@ -40,7 +40,7 @@ SHORT = 8
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Findings about rollouts. The more frequent of truncated and unparsable replies comes first."""
     mute = (cut_off, unparsable) if by_limit(evidence) else (unparsable, cut_off)
-    for check in (no_room, template, no_end, *mute, limited, program_limited, alike):
+    for check in (no_room, template, no_end, *mute, limited, alike):
         if found := check(evidence):
             yield found
 
@@ -134,13 +134,6 @@ OTHER_LIMITS = {
 """Settings that end an episode, with what they set."""
 
 
-PROGRAM_LIMITS = {
-    "time": "raise env.wall_seconds, or let the program make fewer or shorter calls",
-    "files": "raise `changed_bytes` of the environment's `launch`, or remove temporary files in the program",
-}
-"""By limit of a program: what to do."""
-
-
 def limited(evidence: Evidence) -> Finding | None:
     """Episodes that end at a limit of turns, context or time before they have an answer."""
     found = sign(evidence, lambda seen: seen.ending is Ending.LIMITED, CUT_OFF)
@@ -152,23 +145,6 @@ def limited(evidence: Evidence) -> Finding | None:
         name="rollout.limited",
         sentence=f"{percent(found.rate)} of the episodes reach a limit before an answer {found.when}, mostly {words}",
         fix=f"raise {setting} (now {evidence.recipe.get(setting, 0)}), or use shorter tasks",
-        since=found.since,
-        read=found.read,
-    )
-
-
-def program_limited(evidence: Evidence) -> Finding | None:
-    """Programs that a limit ends."""
-    found = sign(evidence, lambda seen: bool(seen.limit), CUT_OFF)
-    if found is None:
-        return None
-    limits = Counter(seen.limit for group in evidence.groups for seen in group if seen.limit)
-    (limit, _), *_ = limits.most_common(1)
-    return Finding(
-        name="rollout.program_limited",
-        sentence=f"a limit ends {percent(found.rate)} of the programs {found.when}, mostly the limit of {limit}; "
-        "these rollouts have the lowest reward",
-        fix=PROGRAM_LIMITS.get(limit, f"raise the limit of {limit} of the environment's `launch`"),
         since=found.since,
         read=found.read,
     )

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from gnomon.config import recorded, resolve
-from gnomon.doctor import advantage, data, judge, rollout, update
+from gnomon.doctor import advantage, data, judge, program, rollout, update
 from gnomon.doctor.causes import causes
 from gnomon.doctor.evidence import Evidence, evidence_of
 from gnomon.doctor.finding import Finding, in_order
@@ -113,7 +113,7 @@ def examine(reader: RunReader, *, trust: bool = False) -> Diagnosis:
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    finders = (data.find, rollout.find, judge.find, advantage.find, update.find, stopped)
+    finders = (data.find, program.find, rollout.find, judge.find, advantage.find, update.find, stopped)
     found = in_order(chain.from_iterable(find(evidence) for find in finders))
     return Diagnosis(
         run=evidence.run,

@@ -19,12 +19,14 @@ from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 from gnomon.verifiers.judging import LIMIT, OVER_TIME, exceeded
 
-__all__ = ["CALLS", "Agent", "AgentEpisode", "End", "Launch", "launch_of", "over"]
+__all__ = ["CALLS", "END_LIMITS", "Agent", "AgentEpisode", "End", "Launch", "launch_of", "over"]
 
 Files = Mapping[str, bytes]
 NOTHING: Files = MappingProxyType({})
 SHELL = Path(__file__).with_name("shell_loop.py")
 """A program that gives the policy a shell."""
+END_LIMITS = ("time", "files")
+"""The limits that end a program."""
 CALLS = 16
 """Replies of the policy in an episode, unless an environment says otherwise."""
 

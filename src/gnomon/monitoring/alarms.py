@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from gnomon.monitoring.endings import longer, mostly_cut_off
+from gnomon.monitoring.programs import FAULTS, Fault
 from gnomon.monitoring.summary import RARE, Level, StepSummary, failed, played, summary
 from gnomon.store import Record, RunReader
 from gnomon.types import Task
@@ -283,6 +284,18 @@ def prompt_without_room(summaries: Sequence[StepSummary]) -> Alarm | None:
     return Alarm(name="prompt.without_room", step=summaries[-1].step, sentence=sentence, read=full[:3])
 
 
+def program_rule(name: str, fault: Fault) -> Rule:
+    """The rule of a fault of programs."""
+
+    def rule(summaries: Sequence[StepSummary]) -> Alarm | None:
+        now = recent(summaries, name, ROLLOUTS)
+        if now is None or now.mean < fault.share:
+            return None
+        return alarm_at(name, summaries, f"{now.mean:.0%} of the programs {fault.sentence}", name)
+
+    return rule
+
+
 def counted(rollouts: Sequence[str]) -> str:
     return f"{len(rollouts)} rollout{'s' if len(rollouts) != 1 else ''}"
 
@@ -304,6 +317,7 @@ ALARMS: dict[str, Rule] = {
     "canary.paid": canary_paid,
     "verifier.fails": verifier_fails,
     "verifier.over_time": verifier_over_time,
+    **{name: program_rule(name, fault) for name, fault in FAULTS.items()},
 }
 
 
@@ -327,6 +341,7 @@ ADVICE: dict[str, str] = {
     "verifier.fails": "read these rollouts, mend what their detail names, then: gnomon check ENV",
     "verifier.over_time": "raise workers.seconds or make the verifier faster, unless these replies never terminate; "
     "load models at the top of the module and not in the first call",
+    **{name: fault.advice for name, fault in FAULTS.items()},
 }
 """What to do, by the name of an alarm."""
 CONSTANT = "read these replies: if one of them is right, correct the reward function; otherwise use easier tasks"

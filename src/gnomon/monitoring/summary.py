@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from gnomon.monitoring.endings import Ending, ending
+from gnomon.monitoring.programs import FAULTS, faults
 from gnomon.reasoning import opened
 from gnomon.store import Record
 from gnomon.store.codec import verdict_of
@@ -51,6 +52,8 @@ class Played:
     """Whether its answer was read from a slot that no message of its task shows."""
     shown: bool = False
     """Whether a message of its task shows the answer slot."""
+    faults: frozenset[str] | None = None
+    """Of its program, by their names in `FAULTS`; None without a program."""
     other: bool | None = None
     """Whether the sentinel calls it right; None where none was asked, or where it broke."""
     broke: str = ""
@@ -88,7 +91,8 @@ class StepSummary:
     right, the share whose replies are all the same; `cut_off` and `unreadable`, shares of rollouts without an answer by
     their ending; `endless`, share of rollouts that go on after their answer until the token limit; `unasked`, share of
     rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of rollouts that the
-    sentinel judges otherwise. Series that a step cannot have are left out."""
+    sentinel judges otherwise; and the names of `FAULTS`, shares of programs. Series that a step cannot have are left
+    out."""
     sizes: Mapping[str, int]
     """By series, how many rollouts or groups its level is taken over."""
     price: float
@@ -148,6 +152,7 @@ def played(
                 without_room=record.body.get("stop") == Stop.CONTEXT and not record.body["reply"],
                 shown=shown.get(record.task, False),
                 unasked=not shown.get(record.task, True) and from_slot(record.body),
+                faults=faults(record.body) if record.body.get("end") else None,
                 other=other,
                 broke=broke,
             )
@@ -179,6 +184,10 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         "disagrees": [
             [float(r.other is not r.verdict.correct) for r in group if r.other is not None] for group in groups
         ],
+        **{
+            name: [[float(name in r.faults) for r in group if r.faults is not None] for group in groups]
+            for name in FAULTS
+        },
     }
     price = max(r.price for r in rollouts)
     rewarded = [r for group in groups for r in above(group)]
@@ -187,6 +196,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
     mute = [r for r in rollouts if unparsable(r)]
     cut = [r for r in rollouts if r.ending in (Ending.CUT_OFF, Ending.ENDLESS)]
     names = {"wrong": wrong, "unparsable": mute, "disagrees": parted, "cut_off": cut, "any": rollouts}
+    names |= {name: [r for r in rollouts if name in (r.faults or ())] for name in FAULTS}
     return StepSummary(
         step=step,
         levels={name: level for name, values in series.items() if (level := level_of(values)) is not None},

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gnomon.terminal import one_line, printable
-from gnomon.types import Turn
+from gnomon.types import Calls, Turn
 
 __all__ = ["ending", "origin", "parents", "program_facts", "program_text", "tree"]
 
 
-def program_facts(end: str, turns: Sequence[Turn]) -> dict[str, Any]:
-    """Args: end: as of `Rollout.end`."""
+def program_facts(end: str, turns: Sequence[Turn], calls: Calls | None = None) -> dict[str, Any]:
+    """Args: end, calls: as of `Rollout`."""
     value = json.loads(end)
     return {
         "status": value["status"],
@@ -24,6 +24,7 @@ def program_facts(end: str, turns: Sequence[Turn]) -> dict[str, Any]:
         "removed": value["removed"],
         "parents": parents(turns),
         "branches": len({turn.fork for turn in turns}),
+        "calls": list(beside(calls or Calls())),
     }
 
 
@@ -44,9 +45,24 @@ def shown(data: str | Mapping[str, str]) -> str:
     return data if isinstance(data, str) else f"{len(b64decode(data['base64']))} bytes that are not text"
 
 
+def beside(calls: Calls) -> Iterator[str]:
+    """Yield what happened to calls beside the turns, in words."""
+    if calls.refused:
+        reasons = ", ".join(f"{one_line(code)} {count}" for code, count in calls.refused.items())
+        yield f"calls refused: {reasons}"
+    for words, count in (
+        ("replies with a tool call that cannot be read", calls.malformed),
+        ("calls that demanded a tool call and got a free reply", calls.required),
+        ("calls repeated by the client", calls.retried),
+        ("sampled tokens that the program never received", calls.undelivered),
+    ):
+        if count:
+            yield f"{words}: {count}"
+
+
 def program_text(facts: Mapping[str, Any]) -> Iterator[str]:
     """How the program ended, its output and the files that it changed."""
-    yield f"--- program: {ending(facts)}"
+    yield f"--- program: {'; '.join([ending(facts), *facts['calls']])}"
     if facts["output"]:
         yield printable(facts["output"])
     for name, text in facts["changed"].items():

@@ -362,8 +362,8 @@ def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
     asked = dict(asked_at(reader, place))
     facts = {"step": step, "task": task, "sample": sample, "asked": asked, **found.body}
     if found.body.get("end"):
-        turns = rollout_of(Record(kind="task", step=step, task=task, body=asked), found).turns
-        facts["program"] = program_facts(found.body["end"], turns)
+        played = rollout_of(Record(kind="task", step=step, task=task, body=asked), found)
+        facts["program"] = program_facts(played.end, played.turns, played.calls)
     return facts
 
 

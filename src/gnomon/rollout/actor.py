@@ -304,7 +304,15 @@ class Actor:
             step = await self.workers.step(episode, end)
         finally:
             self.workers.abandon(episode)
-        return Played(task=episode.task, speakers=cast, turns=(recorder.turns(),), step=step, stop=None, end=end)
+        return Played(
+            task=episode.task,
+            speakers=cast,
+            turns=(recorder.turns(),),
+            step=step,
+            stop=None,
+            end=end,
+            calls=recorder.calls,
+        )
 
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""

@@ -70,7 +70,7 @@ class Person:
         for tool in () if continues else request.tools:
             self.write(f"tool {tool.name}: {tool.description}")
 
-    def settle(self, reply: ChatReply, delivered: bool) -> None:
+    def settle(self, outcome: ChatReply | Refused, delivered: bool) -> None:
         """Nothing is recorded."""
 
     def count(self, request: ChatRequest) -> int:

@@ -63,7 +63,15 @@ class Kept:
         stop = rollouts[0].stop if rollouts[0].stop in LIMITS else None
         last = Step(done=True, verdict=verdicts[0], verdicts=verdicts)
         turns = tuple(rollout.turns for rollout in rollouts)
-        return Played(task=task, speakers=tuple(speakers), turns=turns, step=last, stop=stop, end=rollouts[0].end)
+        return Played(
+            task=task,
+            speakers=tuple(speakers),
+            turns=turns,
+            step=last,
+            stop=stop,
+            end=rollouts[0].end,
+            calls=rollouts[0].calls,
+        )
 
     def add(self, step: int, name: str, index: int, played: Played) -> None:
         """One that the environment failed in is not kept: it may succeed when it is played again."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gnomon.envs.base import Step
 from gnomon.envs.workers import verdicts_of
 from gnomon.rollout.speakers import Speaker
-from gnomon.types import Finish, Rollout, Status, Stop, Task, Turn
+from gnomon.types import Calls, Finish, Rollout, Status, Stop, Task, Turn
 
 __all__ = ["Played"]
 
@@ -29,6 +29,8 @@ class Played:
     """The limit that ended it; None if the environment ended it."""
     end: str = ""
     """As of `Rollout.end`."""
+    calls: Calls = field(default_factory=Calls)
+    """As of `Rollout.calls`."""
 
     def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
         """The rollout of one player. Args: sample: its number among the rollouts of the task."""
@@ -41,7 +43,14 @@ class Played:
             truncated = turns and turns[-1].completion.finish is Finish.LENGTH
             stop = Stop.TRUNCATED if truncated else Stop.DONE
         return Rollout(
-            task=self.task, sample=sample, turns=turns, verdict=verdict, stop=stop, player=player, end=self.end
+            task=self.task,
+            sample=sample,
+            turns=turns,
+            verdict=verdict,
+            stop=stop,
+            player=player,
+            end=self.end,
+            calls=self.calls,
         )
 
     @property

@@ -14,6 +14,7 @@ from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from math import isfinite, isnan, nan
 from struct import pack, unpack
@@ -22,6 +23,7 @@ from typing import Any
 from gnomon.errors import RunError
 from gnomon.store.layout import Record
 from gnomon.types import (
+    Calls,
     Completion,
     Finish,
     Group,
@@ -156,6 +158,8 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
         body["entropy"] = halves([entropy for entropies in known for entropy in entropies])
     if rollout.end:
         body["end"] = rollout.end
+    if counts := {name: count for name, count in asdict(rollout.calls).items() if count}:
+        body["calls"] = counts
     if not is_flat(rollout, first):
         body |= {"player": rollout.player, "turns": list(turn_bodies(turns))}
     elif completions[0].changes:
@@ -223,6 +227,7 @@ def rollout_of(asked: Record, record: Record, task: Task | None = None) -> Rollo
             stop=Stop(body["stop"]),
             player=body.get("player", body.get("seat", 0)),
             end=body.get("end", ""),
+            calls=Calls(**body.get("calls", {})),
         )
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 from time import monotonic, process_time
 from typing import Any
 
-from gnomon.envs.agent import End
+from gnomon.envs.agent import END_LIMITS, End
 from gnomon.learners.batch import Batch
 from gnomon.rollout.failures import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
@@ -17,7 +17,7 @@ from gnomon.store import Record, encode, failpoint
 from gnomon.store.codec import packed
 from gnomon.store.layout import of_set, set_of
 from gnomon.training.evaluate import Evaluation
-from gnomon.types import Group, Rollout, Stop
+from gnomon.types import CALL_LIMITS, Group, Rollout, Stop
 from gnomon.verifiers.breakdown import breakdown, entries
 
 __all__ = ["StepLog", "rollout_stats"]
@@ -172,11 +172,18 @@ def rollout_stats(groups: Sequence[Group]) -> Stats:
 
 def program_stats(rollout: Rollout) -> Stats:
     """Rates of a rollout that a program played."""
-    end = End.loads(rollout.end)
+    end, calls = End.loads(rollout.end), rollout.calls
     return {
         "program/calls": Mean(len(rollout.turns)),
         "program/branches": Mean(len({turn.fork for turn in rollout.turns})),
         "program/silent": Mean(not rollout.turns),
         "program/failed": Mean(end.status not in (0, None)),
         "program/limited": Mean(bool(end.limit)),
+        **{f"program/limited/{name}": Mean(name == end.limit) for name in END_LIMITS},
+        **{f"program/limited/{name}": Mean(name in calls.limits) for name in CALL_LIMITS},
+        "program/refused": Mean(sum(calls.refused.values())),
+        "program/malformed": Mean(calls.malformed),
+        "program/required": Mean(calls.required),
+        "program/retried": Mean(calls.retried),
+        "program/undelivered": Mean(calls.undelivered),
     }
