@@ -147,9 +147,9 @@ def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     from gnomon.config import overrides, resolve, to_toml
     from gnomon.engines.base import Tier, sample_all
     from gnomon.keys import Key
+    from gnomon.learners.credit import Crediting
     from gnomon.objectives import objective
     from gnomon.rollout import pack
-    from gnomon.rollout.credit import Crediting
     from gnomon.run.makers import make_engine, make_learner
     from gnomon.store import Run
     from gnomon.training.record import Recorder

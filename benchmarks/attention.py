@@ -31,6 +31,7 @@ from gnomon.engines.base import Tier, sample_all
 from gnomon.envs import ENVS
 from gnomon.keys import Key
 from gnomon.learners import Batch, TokenSequence
+from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.models import policy as policies
 from gnomon.models.attention import SPAN
@@ -39,7 +40,6 @@ from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
 from gnomon.models.trie import Trie
 from gnomon.objectives import Denominators, Rollouts, objective
-from gnomon.rollout.credit import Crediting
 from gnomon.types import Completion, Request, Sampling
 
 

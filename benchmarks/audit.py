@@ -26,13 +26,13 @@ from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
 from gnomon.keys import Key
 from gnomon.learners.batch import Batch
+from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.projection import logp_of
 from gnomon.models.scoring import packed
 from gnomon.objectives import TABLE, ClosedForm, Objective, Reach, Seen, Tokens, TokenShape, objective, terminal
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.packing import pack
 from gnomon.theory import count_weight
 from gnomon.types import (

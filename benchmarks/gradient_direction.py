@@ -42,8 +42,8 @@ def sampled(parts: Parts, tasks: int) -> list[Group]:
 
 def gradient(parts: Parts, batch: Batch, row: Objective, rewards: Tensor | None = None) -> Tensor:
     """Of what a row maximises. Args: rewards: [G, N] in place of the verdicts'."""
+    from gnomon.learners.credit import Crediting
     from gnomon.learners.local import LocalLearner
-    from gnomon.rollout.credit import Crediting
 
     learner = parts.learner
     assert isinstance(learner, LocalLearner)

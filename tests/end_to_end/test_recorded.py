@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.keys import Key
+from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -26,7 +27,6 @@ from gnomon.rendering import Plain, Transcript
 from gnomon.rollout import Actor, pack
 from gnomon.rollout.batches import InTurn
 from gnomon.rollout.conversation import Conversation
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.replay import Replay
 from gnomon.store import Record, RecordedGroups, Run, encode
 from gnomon.types import (

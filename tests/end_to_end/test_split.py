@@ -28,6 +28,7 @@ from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.learners import Batch, TokenSequence
 from gnomon.learners.coefficients import cut
+from gnomon.learners.credit import Crediting
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.learners.local import Terms as LearnerTerms
@@ -52,7 +53,6 @@ from gnomon.objectives import (
     terminal,
 )
 from gnomon.rollout import Actor, Limits, pack
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.solutions import after
 from gnomon.types import Group, Part, Rollout, Sampling, Status, Stop, Verdict
 from learners.sequences import lines

@@ -13,10 +13,10 @@ import torch
 from endpoint.programs import renderer_of, tree_of
 from gnomon.agents.exchange import ChatMessage, ChatRequest, reply_message
 from gnomon.agents.tree import Node
+from gnomon.learners.credit import credit
 from gnomon.objectives import CreditState, Tokens, objective
 from gnomon.rendering import Renderer
 from gnomon.rollout import pack
-from gnomon.rollout.credit import credit
 from gnomon.types import Completion, Finish, Group, Part, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
 
 SAMPLING = Sampling(max_tokens=2)

@@ -11,8 +11,8 @@ from torch import Tensor
 from gnomon import learners
 from gnomon.learners import Batch
 from gnomon.learners.base import Learner
+from gnomon.learners.credit import Crediting
 from gnomon.objectives import Objective
-from gnomon.rollout.credit import Crediting
 
 
 def made(

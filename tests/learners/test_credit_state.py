@@ -13,6 +13,7 @@ import torch
 
 from gnomon.errors import ModelError
 from gnomon.learners import Batch
+from gnomon.learners.credit import Crediting, credit
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.objectives import (
@@ -25,7 +26,6 @@ from gnomon.objectives import (
     objective,
     optimal_value_per_task,
 )
-from gnomon.rollout.credit import Crediting, credit
 from learners.sequences import made
 
 RATE = 0.95

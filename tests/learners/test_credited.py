@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gnomon.learners.batch import Batch
+from gnomon.learners.credit import credit
 from gnomon.objectives import (
     CreditState,
     Denominators,
@@ -18,7 +19,6 @@ from gnomon.objectives import (
     vapo,
     vc_ppo,
 )
-from gnomon.rollout.credit import credit
 from learners.sequences import made
 
 VALUES = torch.tensor([0.5, 0.25, 0.0, 2.0, 1.0], dtype=torch.float64)

@@ -14,6 +14,7 @@ from gnomon.envs import CharCount
 from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.base import Model
+from gnomon.learners.credit import Crediting, values_beyond
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
@@ -21,7 +22,6 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Need, Objective, Rollouts, objective
 from gnomon.rollout import Actor, pack
-from gnomon.rollout.credit import Crediting, values_beyond
 from gnomon.types import Sampling
 from learners.sequences import credited, lines
 

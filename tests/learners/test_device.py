@@ -14,12 +14,12 @@ from gnomon.engines.embedded import Embedded
 from gnomon.learners import Batch
 from gnomon.learners.base import Model
 from gnomon.learners.coefficients import coefficients
+from gnomon.learners.credit import Crediting
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner, Terms
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.objectives import TABLE, Denominators, Need, Rollouts, objective
-from gnomon.rollout.credit import Crediting
 from gnomon.types import Request, Sampling
 from learners.sequences import made
 

@@ -21,12 +21,12 @@ from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.base import Learner, Named
 from gnomon.learners.coefficients import Coefficients, coefficients
+from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.learners.verbs import carried_out
 from gnomon.models.policy import Policy
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, pack
-from gnomon.rollout.credit import Crediting
 from gnomon.stats import Stats
 from gnomon.types import Sampling
 from learners.far import Far, Plain, Process, built

@@ -18,9 +18,9 @@ from gnomon.envs import Anytime
 from gnomon.envs.wire import read_step, step_json
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
+from gnomon.learners.credit import credit
 from gnomon.objectives import CreditState, Objective, across_players, brpo, brpo_released, rloo, turn_reinforce
 from gnomon.rollout import pack
-from gnomon.rollout.credit import credit
 from gnomon.run.local import built
 from gnomon.store import RunReader
 from gnomon.types import Completion, Finish, Group, Part, Rollout, Sampling, Status, Stop, Turn, Verdict

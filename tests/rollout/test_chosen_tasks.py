@@ -13,13 +13,13 @@ from gnomon.engines.scripted import Scripted
 from gnomon.envs import Step
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
+from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, Limits, pack
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
 from gnomon.rollout.select import Candidates, Refill, Selector, chosen, mixed, of_tasks, predictive_entropy
 from gnomon.types import Group, Sampling, Status, Task, Verdict

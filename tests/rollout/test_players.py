@@ -165,8 +165,8 @@ def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path, lag):
 
 
 def test_every_player_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
+    from gnomon.learners.credit import Crediting
     from gnomon.learners.local import LocalLearner
-    from gnomon.rollout.credit import Crediting
 
     workers = EnvWorkers(KuhnPoker(), workers=1)
     actor = Actor(KuhnPoker(), TOKENIZER, player(equilibrium()), group=2, sampling=SAMPLING, workers=workers)

@@ -16,12 +16,12 @@ from gnomon.keys import Key
 from gnomon.learners.base import Model
 from gnomon.learners.batch import Batch
 from gnomon.learners.coefficients import tokens_of
+from gnomon.learners.credit import Crediting
 from gnomon.models.folder import TINY
 from gnomon.objectives import objective
 from gnomon.rendering import Plain
 from gnomon.rollout import pack
 from gnomon.rollout.conversation import beginning
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
 from gnomon.rollout.solutions import SolutionShown
 from gnomon.run.local import Parts, built

@@ -28,11 +28,11 @@ from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError, 
 from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.base import Model
+from gnomon.learners.credit import Crediting
 from gnomon.learners.tinker import TinkerLearner
 from gnomon.models import tinker as client
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout import Actor, pack
-from gnomon.rollout.credit import Crediting
 from gnomon.run.local import here
 from gnomon.run.makers import make_engine, make_learner, make_objective, tinker
 from gnomon.types import Finish, Request, Sampling

@@ -1,4 +1,4 @@
-"""The coefficients of an optimiser step, which are the same however it is cut into micro-batches."""
+"""From advantages to coefficients κ, which are the same however a step is cut into micro-batches."""
 
 from __future__ import annotations
 
@@ -38,18 +38,15 @@ def coefficients(batch: Batch, logp: Tensor, objective: Objective) -> Coefficien
     Args: logp: [T] under the policy as it is, detached.
     """
     tokens = tokens_of(batch, logp, objective)
-    return Coefficients(
-        kappa=objective.coefficients(tokens, batch.denominators),
-        weight=objective.aggregate(tokens, batch.denominators),
-        clipped=(objective.ratio(tokens) == 0) & (tokens.advantage != 0),
-        observation=objective.observation,
-    )
+    kappa, weight, ratio = objective.factors(tokens, batch.denominators)
+    clipped = (ratio == 0) & (tokens.advantage != 0)
+    return Coefficients(kappa=kappa, weight=weight, clipped=clipped, observation=objective.observation)
 
 
 def cut(pieces: Collection[Batch], reach: Reach) -> bool:
     """Whether some sequence has sequences within its reach in another piece."""
-    found = [units(piece.sequences, reach) for piece in pieces]
-    return sum(map(len, found)) > len(set().union(*found))
+    whole = [units(piece.sequences, reach) for piece in pieces]
+    return sum(map(len, whole)) > len(set().union(*whole))
 
 
 def units(sequences: Collection[TokenSequence], reach: Reach) -> set[int]:
@@ -71,13 +68,13 @@ def tokens_of(batch: Batch, logp: Tensor, objective: Objective) -> Tokens:
     def like(values: Tensor | None) -> Tensor | None:
         return None if values is None else values.to(logp.dtype)
 
-    behavior, moved = batch.behavior_logp.to(logp.dtype), like(batch.proximal_logp)
+    behavior, proximal = batch.behavior_logp.to(logp.dtype), like(batch.proximal_logp)
     assert batch.advantage is not None, "the batch was not prepared for an objective"
     rollout, supplied = batch.rollout, batch.rollouts.demonstrated
     return Tokens(
         logp=logp,
-        behavior_logp=torch.where(behavior.isnan(), logp if moved is None else moved, behavior),
-        proximal_logp=logp if moved is None and objective.corrects else moved,
+        behavior_logp=torch.where(behavior.isnan(), logp if proximal is None else proximal, behavior),
+        proximal_logp=logp if proximal is None and objective.corrects else proximal,
         reference_logp=like(batch.reference_logp),
         advantage=batch.advantage.to(logp.dtype),
         sequence=rollout,

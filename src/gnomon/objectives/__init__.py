@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gnomon.objectives.public import *  # noqa: F403
-    from gnomon.objectives.public import __all__ as __all__
 
 
 def __getattr__(name: str) -> object:
@@ -21,4 +20,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if find_spec(f"{__name__}.{name}"):  # `from gnomon.objectives import penalties` asks here, then imports the module.
         raise AttributeError(f"module {__name__!r} has not imported its module {name!r} yet")
-    return getattr(importlib.import_module("gnomon.objectives.public"), name)
+    public = importlib.import_module("gnomon.objectives.public")
+    return public.NAMES if name == "__all__" else getattr(public, name)

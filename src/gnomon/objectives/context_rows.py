@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, closed, group_credit, penalties, ratios
+from gnomon.objectives import advantages, closed, penalties, ratios, rollout_credit
 from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
 from gnomon.objectives.past import mean_per_rollout, mean_per_step, optimal_value_per_task
 from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
@@ -38,7 +38,7 @@ def seed_grpo(*, alpha: float, fade: str, clip_low: float, clip_high: float) -> 
     """
     return replace(
         dr_grpo(clip_low, clip_high),
-        credit=partial(group_credit.entropy_weighted, alpha=alpha, fade=group_credit.FADES[fade]),
+        credit=partial(rollout_credit.entropy_weighted, alpha=alpha, fade=rollout_credit.FADES[fade]),
         target=TokenShape(
             credit=partial(_own_entropy, alpha=alpha, fade=fade),
             text="Σ π h ∇log π, h = E[(r − r̄)·f(α·SE/log N)] / L_max",
@@ -56,7 +56,7 @@ def seed_grpo_loo(*, alpha: float, fade: str, clip_low: float, clip_high: float)
     return replace(
         seed_grpo(alpha, fade, clip_low, clip_high),
         advantage=advantages.leave_one_out,
-        credit=partial(group_credit.others_entropy_weighted, alpha=alpha, fade=group_credit.FADES[fade]),
+        credit=partial(rollout_credit.others_entropy_weighted, alpha=alpha, fade=rollout_credit.FADES[fade]),
         target=TokenShape(
             credit=partial(_others_entropy, alpha=alpha, fade=fade),
             text="Σ π h ∇log π, h = E[(r − mean of the others)·f(α·SE₋ᵢ/log(N−1))] / L_max",
@@ -76,7 +76,7 @@ def gfpo(*, keep: int, clip_low: float, clip_high: float, epsilon: float) -> Obj
     """
     return replace(
         dapo(clip_low, clip_high, epsilon),
-        credit=partial(group_credit.filtered, score=group_credit.brevity, keep=keep),
+        credit=partial(rollout_credit.filtered, score=rollout_credit.brevity, keep=keep),
         target=TokenShape(
             credit=partial(_among_best, score=_shortness, keep=keep, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k shortest",
@@ -102,7 +102,7 @@ def gfpo_efficiency(*, keep: int, clip_low: float, clip_high: float, epsilon: fl
     """
     return replace(
         gfpo(keep, clip_low, clip_high, epsilon),
-        credit=partial(group_credit.filtered, score=group_credit.reward_per_token, keep=keep),
+        credit=partial(rollout_credit.filtered, score=rollout_credit.reward_per_token, keep=keep),
         target=TokenShape(
             credit=partial(_among_best, score=_efficiency, keep=keep, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k best by r/|y|",
@@ -127,7 +127,7 @@ def opo() -> Objective:
     """
     return replace(
         reinforce(),
-        credit=group_credit.length_centred,
+        credit=rollout_credit.length_centred,
         target=TokenShape(
             credit=_length_centred,
             text="Σ π h ∇log π, h = E[r − Σⱼ|yⱼ|rⱼ/Σⱼ|yⱼ|]",
@@ -146,7 +146,7 @@ def opo() -> Objective:
 def opo_loo() -> Objective:
     return replace(
         opo(),
-        credit=group_credit.others_length_centred,
+        credit=rollout_credit.others_length_centred,
         target=TokenShape(
             credit=_others_length_centred,
             text="Σ π h ∇log π, h = E[r − Σ_{j≠i}|yⱼ|rⱼ/Σ_{j≠i}|yⱼ|]",
@@ -168,7 +168,7 @@ def rae(*, clip_low: float, clip_high: float, mean_per: str) -> Objective:
     recall = {"step": mean_per_step, "rollout": mean_per_rollout}[mean_per]
     return replace(
         reinforce(),
-        credit=group_credit.past_centred,
+        credit=rollout_credit.past_centred,
         recall=recall,
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         off_policy=OffPolicy.TOKEN,
@@ -190,7 +190,7 @@ def a_star_po(*, beta: float, temperature: float) -> Objective:
     """
     return replace(
         reinforce(),
-        credit=group_credit.past_centred,
+        credit=rollout_credit.past_centred,
         recall=partial(optimal_value_per_task, temperature=temperature),
         penalty=penalties.k1_in_return,
         penalty_weight=beta,
@@ -208,7 +208,7 @@ def remax() -> Objective:
     """
     return replace(
         reinforce(),
-        credit=group_credit.greedy_centred,
+        credit=rollout_credit.greedy_centred,
         singleton=Singleton.SHIFTED,
         baseline=Baseline.GREEDY,
         equation="κ = (rᵢ − r(greedy)) / S",

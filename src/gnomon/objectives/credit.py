@@ -12,7 +12,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-__all__ = ["Credit", "Ended", "Rollouts", "across_players", "terminal"]
+__all__ = ["Advantage", "Credit", "Ended", "Rollouts", "across_players", "terminal"]
 
 
 class Ended(IntEnum):
@@ -129,11 +129,13 @@ class Rollouts:
         return values.flatten().repeat_interleave(self.lengths.flatten())
 
 
-Credit = Callable[[Rollouts, Callable[[Tensor], Tensor]], Tensor]
-"""Rollouts, and the advantage of the row (rewards [G, N] to [G, N]), to an advantage per token [T]."""
+Advantage = Callable[[Tensor], Tensor]
+"""Rewards [groups, N] to advantages [groups, N]."""
+Credit = Callable[[Rollouts, Advantage], Tensor]
+"""Rollouts, and the advantage of the row, to an advantage per token [T]."""
 
 
-def terminal(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def terminal(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage of a rollout on each of its tokens: the reward comes at the end and nothing discounts it.
 
     Equation: Aₜ = A.

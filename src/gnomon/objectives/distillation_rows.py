@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import aggregate, closed, distillation, likelihood, ratios
+from gnomon.objectives import aggregate, closed, likelihood, ratios, token_credit
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Singleton, row
 from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape, TokenShape
 
@@ -27,7 +27,7 @@ def opd() -> Objective:
     """
     return Objective(
         advantage=likelihood.unit_advantage,
-        credit=partial(distillation.toward_reference, gamma=0.0),
+        credit=partial(token_credit.toward_reference, gamma=0.0),
         ratio=ratios.unclipped,
         correction=ratios.no_correction,
         aggregate=aggregate.constant,
@@ -51,7 +51,7 @@ def opd_sequence() -> Objective:
     """
     return replace(
         opd(),
-        credit=partial(distillation.toward_reference, gamma=1.0),
+        credit=partial(token_credit.toward_reference, gamma=1.0),
         target=TokenShape(
             credit=_constant_to_go,
             text="Σ π hₜ ∇log π, hₜ = Σ_{s≥t} log(π_T/π)ₛ / L_max",

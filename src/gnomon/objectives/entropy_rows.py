@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import closed, entropy_credit
+from gnomon.objectives import closed, token_credit
 from gnomon.objectives.group_rows import standard_score
 from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
 from gnomon.objectives.row import Noise, Objective, Scope, Singleton, row
@@ -26,7 +26,7 @@ def entropy_mask(*, share: float, clip_low: float, clip_high: float, epsilon: fl
     plain = dapo(clip_low, clip_high, epsilon)
     return replace(
         plain,
-        credit=partial(entropy_credit.most_uncertain_alone, share=share),
+        credit=partial(token_credit.most_uncertain_alone, share=share),
         target=TokenShape(
             credit=partial(_most_uncertain, share=share, epsilon=epsilon),
             text="N Σ π hₜ ∇log π, hₜ = E[1[Hₜ ≥ quantile]·(r − r̄)/(σ + ε) / Σ|y|]",
@@ -52,7 +52,7 @@ def rl_zvp(*, alpha: float, clip_low: float, clip_high: float, epsilon: float) -
     """
     return replace(
         dapo(clip_low, clip_high, epsilon),
-        credit=partial(entropy_credit.zero_variance, alpha=alpha),
+        credit=partial(token_credit.zero_variance, alpha=alpha),
         target=TokenShape(
             credit=partial(_zero_variance, alpha=alpha, epsilon=epsilon),
             text="N Σ π hₜ ∇log π, hₜ = E[Aₜ / Σ|y|]",

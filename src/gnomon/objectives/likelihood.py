@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from gnomon.objectives.advantages import counted, raw
 from gnomon.objectives.counts import CountWeight
-from gnomon.objectives.credit import Rollouts
+from gnomon.objectives.credit import Advantage, Rollouts
 
 __all__ = [
     "answer_likelihood",
@@ -40,7 +38,7 @@ def successes(rewards: Tensor) -> Tensor:
     return counted(rewards, weight=_unit)
 
 
-def finished_alone(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def finished_alone(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage of a rollout on each of its tokens, nothing on those of one that the length limit cut off.
 
     Equation: Aₜ = A·1[finished].
@@ -66,7 +64,7 @@ def answer_likelihood(rollouts: Rollouts) -> Tensor:
     return torch.where(answered, total.exp(), torch.zeros_like(total)).reshape(rollouts.rewards.shape)
 
 
-def likelihood_on_answer(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def likelihood_on_answer(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage of the answer's likelihood on the reasoning, the likelihood itself on the answer.
 
     A baseline is free on tokens that the policy chose; the answer was not chosen, so its score does not vanish on
@@ -82,7 +80,7 @@ def likelihood_on_answer(rollouts: Rollouts, advantage: Callable[[Tensor], Tenso
     return torch.where(segment > 0, rollouts.spread(likelihood), rollouts.spread(advantage(likelihood)))
 
 
-def likelihood_throughout(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def likelihood_throughout(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage of the answer's likelihood on every token. Biased by −mean(R)·∇log π(answer): see above.
 
     Equation: Aₜ = A(R)ᵢ.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts
-from gnomon.objectives.group_credit import running_mean
-from gnomon.objectives.visit_credit import visited
 
 __all__ = [
     "CreditState",
@@ -19,6 +18,8 @@ __all__ = [
     "mean_per_rollout",
     "mean_per_step",
     "optimal_value_per_task",
+    "running_mean",
+    "visited",
     "visits_per_task",
 ]
 
@@ -35,6 +36,30 @@ class CreditState:
     """Number of visits, and mean and variance of the rewards over them, by task and player."""
     steps: int = 0
     """Number of batches so far that taught the critic alone."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As a checkpoint has it."""
+        return {
+            "players": torch.tensor([*self.means], dtype=torch.int64),
+            "means": torch.tensor([*self.means.values()], dtype=torch.float64),
+            "steps": torch.tensor(self.steps),
+            "tasks": torch.tensor([*self.values], dtype=torch.int64).reshape(-1, 2),
+            "values": torch.tensor([*self.values.values()], dtype=torch.float64),
+            "visited": torch.tensor([*self.visits], dtype=torch.int64).reshape(-1, 2),
+            "visits": torch.tensor([*self.visits.values()], dtype=torch.float64).reshape(-1, 3),
+        }
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> CreditState:
+        """From the tensors of a checkpoint."""
+        lists: dict[str, Any] = {name: tensor.tolist() for name, tensor in tensors.items()}
+        visits = ((int(count), mean, variance) for count, mean, variance in lists["visits"])
+        return cls(
+            means=dict(zip(lists["players"], lists["means"], strict=True)),
+            values=dict(zip(map(tuple, lists["tasks"]), lists["values"], strict=True)),
+            visits=dict(zip(map(tuple, lists["visited"]), visits, strict=True)),
+            steps=lists["steps"],
+        )
 
 
 Recall = Callable[[Rollouts, CreditState], tuple[Tensor, CreditState]]
@@ -114,6 +139,42 @@ def visits_per_task(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Cre
         count, mean, variance = visited(replace(alone, visits=earlier))[0, 0].tolist()
         visits[key] = int(count), mean, variance
     return torch.cat(found), replace(state, visits=visits)
+
+
+def running_mean(before: float, reward: float, rate: float = 0.95) -> float:
+    """A mean that forgets: what `past_centred` takes off, one for each game and role.
+
+    Take the baseline of a step off its rewards first, and take its rewards in afterwards: a baseline that has
+    seen the reward shrinks the gradient.
+
+    Equation: b ← rate·b + (1 − rate)·r, from b = 0.
+    Args: before, the mean so far; reward, the next one; rate, share of the past that is kept, 0 ≤ rate < 1.
+    Raises: ValueError for a rate out of range.
+    Source: Liu et al. 2025 (SPIRAL), arXiv 2506.24119 (rate 0.95).
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"rate must lie in [0, 1), not at {rate!r}")
+    return rate * before + (1 - rate) * reward
+
+
+def visited(rollouts: Rollouts) -> Tensor:
+    """[G, N, 3] visits of the task of each rollout with this one, and the mean and variance of rewards over them.
+
+    Equation: of a task with n visits: m ← ((n−1)·m + r̄)/n, v ← ((n−1)·v + s² + (n−1)/n·(r̄ − m)²)/n, with r̄ and s² the
+        mean and sample variance of the group and m and v those of the visits before; at the first r̄ and s².
+    Returns: of rewards in units of reward, squared for the variance.
+    """
+    rewards, earlier = rollouts.rewards.double(), rollouts.visits
+    size = rewards.shape[1]
+    least = rewards.amin(dim=1, keepdim=True)
+    mean = least + (rewards - least).mean(dim=1, keepdim=True)  # Exactly the reward where all are equal.
+    variance = (rewards - mean).square().sum(dim=1, keepdim=True) / max(size - 1, 1)
+    before = torch.zeros(*rewards.shape, 3, dtype=rewards.dtype) if earlier is None else earlier.double()
+    past, old_mean, old_variance = before.unbind(2)
+    count = past + 1
+    apart = past / count * (mean - old_mean).square()
+    new = [count, old_mean + (mean - old_mean) / count, (past * old_variance + variance + apart) / count]
+    return torch.stack([value.expand(rewards.shape) for value in new], dim=2)
 
 
 def _soft_best(rewards: Sequence[float], temperature: float) -> float:

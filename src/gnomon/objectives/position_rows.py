@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gnomon.objectives import closed, closed_groups, position_credit
+from gnomon.objectives import closed, closed_groups, token_credit
 from gnomon.objectives.group_rows import reinforce
 from gnomon.objectives.row import Objective, row
 from gnomon.objectives.target import Seen, TokenShape
@@ -25,7 +25,7 @@ def otb() -> Objective:
     """
     return replace(
         reinforce(),
-        credit=position_credit.optimally_centred,
+        credit=token_credit.optimally_centred,
         target=TokenShape(
             credit=_optimally_centred,
             text="Σ π hₜ ∇log π, hₜ = r − E[Bₜ]",
@@ -46,7 +46,7 @@ def otb_loo() -> Objective:
     """
     return replace(
         otb(),
-        credit=position_credit.others_optimally_centred,
+        credit=token_credit.others_optimally_centred,
         target=TokenShape(
             credit=_others_optimally_centred,
             text="Σ π hₜ ∇log π, hₜ = r − E[Bₜ of the others]",

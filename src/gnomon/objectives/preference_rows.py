@@ -13,10 +13,10 @@ from gnomon.objectives import (
     closed,
     closed_groups,
     counts,
-    group_credit,
     pairs,
     penalties,
     ratios,
+    rollout_credit,
 )
 from gnomon.objectives.group_rows import standard_score
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Singleton, row
@@ -187,7 +187,7 @@ def tpo(*, temperature: float) -> Objective:
     return replace(
         online_dpo(),
         advantage=partial(advantages.standardised, epsilon=0.0),
-        credit=partial(group_credit.target_less_share, temperature=temperature),
+        credit=partial(rollout_credit.target_less_share, temperature=temperature),
         ratio=ratios.no_ratio,
         penalty=penalties.drift_of_share,
         penalty_weight=1.0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, group_credit, ratios
+from gnomon.objectives import advantages, aggregate, closed, ratios, rollout_credit
 from gnomon.objectives.group_rows import dr_grpo, grpo, rloo, standard_score
 from gnomon.objectives.row import Objective, OffPolicy, Scope, row
 from gnomon.objectives.target import SharedLength
@@ -160,7 +160,7 @@ def scale_rl(*, cap: float, epsilon: float) -> Objective:
     return replace(
         cispo_cap(cap, epsilon),
         advantage=advantages.mean_centred,
-        credit=partial(group_credit.scaled_by_step, epsilon=epsilon),
+        credit=partial(rollout_credit.scaled_by_step, epsilon=epsilon),
         ratio=partial(ratios.capped_to_sampler, cap=cap),
         aggregate=aggregate.prompt_mean,
         mismatch=OffPolicy.TOKEN,

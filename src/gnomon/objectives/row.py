@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gnomon.objectives import penalties, ratios
-from gnomon.objectives.credit import Credit, Rollouts, terminal
+from gnomon.objectives.credit import Advantage, Credit, Rollouts, terminal
 from gnomon.objectives.declaration import Data, Declaration, Need, Rewards, Value
 from gnomon.objectives.options import OPTIONS
 from gnomon.objectives.past import Recall, mean_per_step
@@ -27,7 +28,6 @@ from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
-    "Advantage",
     "Aggregate",
     "Baseline",
     "Correction",
@@ -41,8 +41,6 @@ __all__ = [
     "row_of",
 ]
 
-Advantage = Callable[[Tensor], Tensor]
-"""Rewards [groups, N] to advantages [groups, N]."""
 Ratio = Callable[[Tokens], Tensor]
 """What log(policy/proximal) and the advantage make of a token, or the margins of pairs: a multiplier [T]."""
 Correction = Callable[[Tokens], Tensor]
@@ -130,6 +128,17 @@ class Scope(StrEnum):
 
     GROUP = "its group"
     STEP = "the whole step"
+
+
+class Factors(NamedTuple):
+    """What a row makes of tokens, [T] of each."""
+
+    kappa: Tensor
+    """κ, the factor of ∇log π."""
+    weight: Tensor
+    """What the aggregate gives, which is in κ."""
+    ratio: Tensor
+    """What the ratio gives, which is in κ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,21 +263,26 @@ class Objective:
             return self.credits(rollouts) + rollouts.values
         return self.returns(rollouts, self.advantage)
 
-    @torch.no_grad()
     def coefficients(self, tokens: Tokens, denominators: Denominators) -> Tensor:
-        """The coefficient κ of ∇logp of every token.
+        """[T] κ, as `factors` gives it."""
+        return self.factors(tokens, denominators).kappa
+
+    @torch.no_grad()
+    def factors(self, tokens: Tokens, denominators: Denominators) -> Factors:
+        """The coefficient κ of ∇logp of every token, with the ratio and the aggregate that are in it.
 
         Args: tokens, everything within the row's `reach` of each of them.
-        Returns: [T], detached, final: the gradient of the *maximised* objective of the step is Σ κ·∇logp over
-            all its tokens, with no further division.
+        Returns: detached and final: the gradient of the *maximised* objective of the step is Σ κ·∇logp over all its
+            tokens, with no further division.
         Raises: ValueError if the row needs a reference and the tokens have none.
         """
         if self.needs_reference and tokens.reference_logp is None:
             raise ValueError(f"objective {self.name!r} needs reference_logp on its tokens")
-        credit = self.correction(tokens) * tokens.advantage * self.ratio(tokens)
+        ratio, weight = self.ratio(tokens), self.aggregate(tokens, denominators)
+        credit = self.correction(tokens) * tokens.advantage * ratio
         if self.penalty is not None:
             credit = credit + self.penalty_weight * self.penalty(tokens)
-        return self.aggregate(tokens, denominators) * credit
+        return Factors(weight * credit, weight, ratio)
 
 
 def row(build: Callable[..., Objective]) -> Callable[..., Objective]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gnomon.objectives.credit import Credit, Rollouts
+from gnomon.objectives.credit import Advantage, Credit, Rollouts
 
 __all__ = ["less_overlong", "soft_overlong"]
 
@@ -38,7 +37,7 @@ def less_overlong(credit: Credit, *, max_tokens: int, buffer: int) -> Credit:
     """
     soft_overlong(torch.zeros(0), max_tokens=max_tokens, buffer=buffer)
 
-    def shaped(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    def shaped(rollouts: Rollouts, advantage: Advantage) -> Tensor:
         if rollouts.segment_rewards is not None:
             raise ValueError("a rollout that is paid part by part has no one reward to take from")
         longest = rollouts.lengths if rollouts.longest is None else rollouts.longest

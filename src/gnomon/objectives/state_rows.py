@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, closed_groups, state_credit
+from gnomon.objectives import advantages, closed_groups, turn_credit
 from gnomon.objectives.group_rows import dr_grpo
 from gnomon.objectives.row import Baseline, Noise, Objective, row
 from gnomon.objectives.target import Seen, TokenShape
@@ -26,7 +26,7 @@ def gigpo(*, gamma: float, weight: float, clip_low: float, clip_high: float) -> 
     return replace(
         dr_grpo(clip_low, clip_high),
         advantage=advantages.mean_centred,
-        credit=partial(state_credit.state_centred, gamma=gamma, weight=weight),
+        credit=partial(turn_credit.state_centred, gamma=gamma, weight=weight),
         target=TokenShape(
             credit=partial(_state_centred, gamma=gamma, weight=weight),
             text="Σ π hₜ ∇log π, hₜ = E[R − R̄ + ω·(G_t − mean G in the state)] / L_max",
@@ -57,7 +57,7 @@ def hgpo(*, gamma: float, history: int, alpha: float, clip_low: float, clip_high
     return replace(
         gigpo(gamma, 1.0, clip_low, clip_high),
         advantage=advantages.raw,
-        credit=partial(state_credit.history_centred, gamma=gamma, history=history, alpha=alpha),
+        credit=partial(turn_credit.history_centred, gamma=gamma, history=history, alpha=alpha),
         target=TokenShape(
             credit=partial(_over_histories, gamma=gamma, weights=weights),
             text="Σ π hₜ ∇log π, hₜ = E[Σ_h w_h·(G_t − mean_h G) / Σ_h w_h] / L_max",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, ratios, step_credit
+from gnomon.objectives import advantages, aggregate, closed, ratios, rollout_credit
 from gnomon.objectives.group_rows import reinforce_centred, sample_score
 from gnomon.objectives.ratio_rows import dapo, scale_rl
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Scope, row
@@ -27,7 +27,7 @@ def gdpo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
     return replace(
         dapo(clip_low, clip_high),
         advantage=partial(advantages.sample_standardised, epsilon=epsilon),
-        credit=partial(step_credit.by_part, epsilon=epsilon),
+        credit=partial(rollout_credit.by_part, epsilon=epsilon),
         target=TokenShape(
             credit=partial(_by_part, epsilon=epsilon),
             text="Σ π h ∇log π, h = N·E[(A − Ā)/(s + ε) / Σⱼ|yⱼ|], A = Σₙ wₙ·(rₙ − r̄ₙ)/(sₙ + ε)",
@@ -51,7 +51,7 @@ def gpg() -> Objective:
     """
     return replace(
         reinforce_centred(),
-        credit=step_credit.over_deciding_groups,
+        credit=rollout_credit.over_deciding_groups,
         aggregate=aggregate.sequence_mean,
         target=closed.centred("(N−1)/N·(∇E[r/|y|] − p·∇E[1/|y|])", closed.over_length),
         scope=Scope.STEP,
@@ -69,7 +69,7 @@ def gpg_verl() -> Objective:
     """
     return replace(
         gpg(),
-        credit=step_credit.over_nonzero_rewards,
+        credit=rollout_credit.over_nonzero_rewards,
         aggregate=aggregate.token_mean,
         target=SharedLength(
             advantage=_over_nonzero,
@@ -91,7 +91,7 @@ def lite_ppo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
     return replace(
         dapo(clip_low, clip_high, epsilon),
         advantage=advantages.mean_centred,
-        credit=partial(step_credit.over_spread_of_rewards, epsilon=epsilon),
+        credit=partial(rollout_credit.over_spread_of_rewards, epsilon=epsilon),
         target=SharedLength(
             advantage=partial(sample_score, epsilon=epsilon),
             text="Σ π h ∇log π, h = N·E[(r − r̄)/(s + ε) / Σⱼ|yⱼ|]",

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gnomon.objectives.credit import Ended, Rollouts
-from gnomon.objectives.row import Advantage
+from gnomon.objectives.credit import Advantage, Ended, Rollouts
 
 __all__ = [
     "after_cut_replies",
@@ -20,13 +19,19 @@ __all__ = [
     "gae",
     "gae_returns",
     "length_gae",
+    "most_uncertain",
+    "most_uncertain_alone",
+    "optimally_centred",
+    "others_optimally_centred",
     "places_of",
     "reward_to_go",
     "scaled",
     "table_of",
+    "toward_reference",
     "whitened",
     "whitened_gae",
     "whitened_reward_to_go",
+    "zero_variance",
 ]
 
 
@@ -212,3 +217,116 @@ def _over_a_critic(
     last = advantage(rollouts.rewards) + gamma * beyond(rollouts)
     rewards[spoke, lengths[spoke] - 1] = last.flatten()[spoke].to(values.dtype)
     return values, rewards, place
+
+
+def most_uncertain(entropy: Tensor, *, share: float) -> Tensor:
+    """Which tokens have the highest entropies.
+
+    Equation: Hₜ ≥ the (1 − share) quantile of H, interpolated: the 1 + ⌊share·(T−1)⌋ highest, and those level with the
+        last of them.
+    Args: entropy, [T] nats; share, 0 < share ≤ 1.
+    Returns: [T] bool.
+    Source: Wang et al. 2025, arXiv 2506.01939; TRL, top_entropy_quantile.
+    """
+    if not len(entropy):
+        return entropy.new_zeros(0, dtype=torch.bool)
+    count = 1 + int(share * (len(entropy) - 1) + 1e-9)  # A product just below an integer is that integer.
+    return entropy >= entropy.topk(count).values[-1]
+
+
+def most_uncertain_alone(rollouts: Rollouts, advantage: Advantage, *, share: float) -> Tensor:
+    """The advantage on the tokens of the step whose entropies are the highest, nothing on the others.
+
+    Equation: A·1[Hₜ ≥ the (1 − share) quantile of the step].
+    Args: share, of all tokens of the step, 0 < share ≤ 1.
+    Returns: [T].
+    Raises: ValueError for rollouts without entropies.
+    Source: Wang et al. 2025, arXiv 2506.01939.
+    """
+    return rollouts.spread(advantage(rollouts.rewards)) * most_uncertain(_entropy(rollouts), share=share)
+
+
+def zero_variance(rollouts: Rollouts, advantage: Advantage, *, alpha: float) -> Tensor:
+    """The advantage where the rewards of a group differ; where they do not, uncertain tokens are raised in right
+    rollouts and spared in wrong ones.
+
+    Equation: A where 0 < K < N; α·Hₜ where K = N; −α·(max_s H_s − Hₜ) where K = 0, the maximum over the rollout.
+    Args: alpha, α, advantage per nat, ≥ 0.
+    Returns: [T].
+    Raises: ValueError for rewards other than 0 and 1, and for rollouts without entropies.
+    Source: Le et al. 2025 (RL-ZVP), arXiv 2509.21880, eq. 5.
+    """
+    rewards, entropy, owner = rollouts.rewards, _entropy(rollouts), rollouts.sequence
+    if not bool(((rewards == 0) | (rewards == 1)).all()):
+        raise ValueError("a group without variance is all right or all wrong: rewards must be 0 or 1")
+    largest = entropy.new_zeros(rewards.numel()).scatter_reduce(0, owner, entropy, "amax")[owner]
+    alike = rollouts.spread((rewards == rewards[:, :1]).all(dim=1, keepdim=True).expand_as(rewards))
+    push = torch.where(rollouts.spread(rewards) == 1, entropy, entropy - largest)
+    return torch.where(alike, alpha * push, rollouts.spread(advantage(rewards)))
+
+
+def _entropy(rollouts: Rollouts) -> Tensor:
+    if rollouts.entropy is None:
+        raise ValueError("this objective looks at the policy's entropy, and these rollouts have none")
+    return rollouts.entropy
+
+
+def optimally_centred(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The advantage less its mean over the rollouts that reach the position, each by the squared score so far.
+
+    Equation: Aᵢ − Bₜ, Bₜ = Σⱼ Aⱼ W_jt / Σⱼ W_jt, W_t = Σ_{s≤t} (1 − 2π(yₛ) + Σ_v π(v)²), over the rollouts of the
+        group with a token at t; Bₜ = 0 where there is no other. In brackets: ‖∇log π(yₛ)‖² in the logits.
+    Returns: [T].
+    Raises: ValueError for rollouts without log-probabilities or collision probabilities.
+    Source: verl, compute_multi_turn_optimal_token_baseline_advantage; for one turn the same as
+        compute_optimal_token_baseline_advantage.
+    Differs: without its ε of 1e-8 in the divisor.
+    """
+    return _less_mean(rollouts, advantage(rollouts.rewards), torch.ones)
+
+
+def others_optimally_centred(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """`optimally_centred` with the rollout itself left out of the mean, which no longer depends on its tokens.
+
+    Equation: Aᵢ − Σ_{j≠i} Aⱼ W_jt / Σ_{j≠i} W_jt.
+    Returns: [T].
+    Raises: ValueError for rollouts without log-probabilities or collision probabilities.
+    """
+    return _less_mean(rollouts, advantage(rollouts.rewards), lambda *size: 1 - torch.eye(*size))
+
+
+def _less_mean(rollouts: Rollouts, plain: Tensor, peers: Callable[[int, int], Tensor]) -> Tensor:
+    """Args: peers: [N, N] one where the second rollout is in the mean of the first."""
+    if rollouts.logp is None or rollouts.collision is None:
+        raise ValueError("the optimal baseline needs logp and collision on every token")
+    place, (groups, size) = places_of(rollouts), plain.shape
+    squared = (1 - 2 * rollouts.logp.exp() + rollouts.collision).clamp(min=0)
+    here = table_of(rollouts, torch.ones_like(squared), place)
+    weight = (table_of(rollouts, squared, place).cumsum(1) * here).reshape(groups, size, -1).to(plain.dtype)
+    here = here.reshape(groups, size, -1)
+    least = plain.amin(dim=1)[:, None, None]  # Taken off first: where all earn the same the mean is exactly that.
+    included = peers(size, size).to(plain)
+    total = torch.einsum("ij,gjt->git", included, weight)
+    mean = torch.einsum("ij,gjt->git", included, weight * (plain[..., None] - least)) / total.clamp(min=1e-300)
+    met = (here.sum(dim=1, keepdim=True) > here) & (total > 0)
+    baseline = torch.where(met, least + mean, 0.0)
+    return rollouts.spread(plain) - baseline.flatten(0, 1)[place]
+
+
+def toward_reference(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
+    """The discounted sum of log π_ref/π over each token and those after it, times the advantage of the rollout.
+
+    Equation: Aₜ = A·Σ_{s≥t} γ^{s−t}·log(π_ref(yₛ)/π(yₛ)).
+    Args: gamma, γ, discount per token, 0 … 1.
+    Returns: [T], in nats where A is one. For A = 1 and a sum over tokens, the expected gradient is
+        −Σ_s P(s)·∇KL(π(·|s)‖π_ref(·|s)) with γ = 0, where the probabilities P(s) of the states s count as constants;
+        with γ = 1 it is −∇KL(π‖π_ref) of whole answers.
+    Raises: ValueError for rollouts without `logp` or `reference_logp`.
+    Source: Lu & Thinking Machines 2025, thinkingmachines.ai/blog/on-policy-distillation, for γ = 0; Gu et al. 2023
+        (MiniLLM), arXiv 2306.08543, for γ = 1.
+    """
+    if rollouts.logp is None or rollouts.reference_logp is None:
+        raise ValueError("credit by a teacher needs logp and reference_logp on every token")
+    place = places_of(rollouts)
+    ahead = table_of(rollouts, rollouts.reference_logp - rollouts.logp, place)
+    return rollouts.spread(advantage(rollouts.rewards)) * discounted(ahead, gamma)[place]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, counts, penalties, ratios, trust_regions, visit_credit
+from gnomon.objectives import advantages, aggregate, closed, counts, penalties, ratios, rollout_credit, trust_regions
 from gnomon.objectives.group_rows import dr_grpo, grpo, reinforce_centred, sample_score, standard_score
 from gnomon.objectives.outcome_rows import psr
 from gnomon.objectives.ratio_rows import dapo, gspo, tis
@@ -99,7 +99,7 @@ def dcpo(*, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -
     """
     return replace(
         dapo(epsilon=epsilon),
-        credit=partial(visit_credit.blended_over_visits, epsilon=epsilon),
+        credit=partial(rollout_credit.blended_over_visits, epsilon=epsilon),
         advantage=partial(advantages.sample_standardised, epsilon=epsilon),
         ratio=partial(trust_regions.clip_by_likelihood, low=clip_low, high=clip_high, ceiling=ceiling),
         target=SharedLength(

@@ -23,6 +23,7 @@ from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
 from gnomon.learners.base import Closing, Learner
+from gnomon.learners.credit import Crediting
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
@@ -32,7 +33,6 @@ from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.batches import Batches
 from gnomon.rollout.continuing import FailurePrefixes
 from gnomon.rollout.conversation import beginning
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.finished import Kept
 from gnomon.rollout.order import TaskOrder
 from gnomon.rollout.replay import Replay

@@ -12,10 +12,10 @@ from gnomon.config import RunConfig
 from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.learners.base import Learner
+from gnomon.learners.credit import Crediting
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Batches
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
 from gnomon.rollout.order import TaskOrder, draw
 from gnomon.rollout.packing import pack

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from gnomon.envs.kuhn_value import CARDS, STATES
 from gnomon.keys import Key
+from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.objectives import objective
 from gnomon.rollout import pack
-from gnomon.rollout.credit import Crediting
 from gnomon.training.schedule import Schedule
 from gnomon.types import Completion, Finish, Group, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
 from gnomon_lab.strategy import REPLIES, State, prompts

@@ -11,6 +11,7 @@ from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
 from gnomon.learners.base import Learner
+from gnomon.learners.credit import Crediting
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
@@ -20,7 +21,6 @@ from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits, Progress, unseen
 from gnomon.rollout.continuing import Continuing, FailurePrefixes
 from gnomon.rollout.conversation import beginning
-from gnomon.rollout.credit import Crediting
 from gnomon.rollout.demonstrations import Demonstrated, Shown
 from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.feedback import Asked

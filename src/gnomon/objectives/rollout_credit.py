@@ -1,4 +1,4 @@
-"""Credit that looks beyond rewards, at the answers and lengths of a group, and at what the run's past expects."""
+"""Credit that is equal over the tokens of a rollout: from its group, the whole step, or the past of the run."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gnomon.objectives.credit import Rollouts
+from gnomon.objectives.credit import Advantage, Rollouts
+from gnomon.objectives.past import visited
 
 __all__ = [
     "FADES",
+    "blended_over_visits",
     "brevity",
+    "by_part",
     "entropy_weighted",
     "filtered",
     "greedy_centred",
     "length_centred",
     "others_entropy_weighted",
     "others_length_centred",
+    "over_deciding_groups",
+    "over_nonzero_rewards",
+    "over_spread_of_rewards",
     "past_centred",
     "reward_per_token",
-    "running_mean",
     "scaled_by_step",
     "semantic_entropy",
     "target_less_share",
@@ -40,7 +45,7 @@ def _focal(uncertainty: Tensor) -> Tensor:
     return (1 - uncertainty).square()
 
 
-FADES: dict[str, Callable[[Tensor], Tensor]] = {"linear": _linear, "exponential": _exponential, "focal": _focal}
+FADES: dict[str, Advantage] = {"linear": _linear, "exponential": _exponential, "focal": _focal}
 """Name to f(u): 1 − u, e⁻ᵘ or (1 − u)². One where nothing is uncertain, falling from there."""
 
 
@@ -58,9 +63,7 @@ def semantic_entropy(answers: Tensor) -> Tensor:
     return ((size / times).log() / times).sum(dim=1) / (1 / times).sum(dim=1)
 
 
-def entropy_weighted(
-    rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, alpha: float, fade: Callable[[Tensor], Tensor]
-) -> Tensor:
+def entropy_weighted(rollouts: Rollouts, advantage: Advantage, *, alpha: float, fade: Advantage) -> Tensor:
     """The advantage, less of it the farther the answers of the group lie apart.
 
     Equation: Aᵢ · f(α·SE/log N).
@@ -73,9 +76,7 @@ def entropy_weighted(
     return rollouts.spread(weight.to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
 
 
-def others_entropy_weighted(
-    rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, alpha: float, fade: Callable[[Tensor], Tensor]
-) -> Tensor:
+def others_entropy_weighted(rollouts: Rollouts, advantage: Advantage, *, alpha: float, fade: Advantage) -> Tensor:
     """The advantage, less of it the farther the *other* answers of the group lie apart.
 
     The weight of a rollout does not depend on itself, so that beside an advantage whose baseline does not either
@@ -113,7 +114,7 @@ def reward_per_token(rollouts: Rollouts) -> Tensor:
 
 def filtered(
     rollouts: Rollouts,
-    advantage: Callable[[Tensor], Tensor],
+    advantage: Advantage,
     *,
     score: Callable[[Rollouts], Tensor],
     keep: int,
@@ -137,7 +138,7 @@ def filtered(
     return rollouts.spread(credit)
 
 
-def length_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def length_centred(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage less its mean in the group, every rollout weighed by its tokens.
 
     The rollout itself is in that mean, the longer the more, which bends the gradient; `others_length_centred` leaves
@@ -152,7 +153,7 @@ def length_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) ->
     return rollouts.spread(_where_rewards_differ(rollouts.rewards, plain - mean))
 
 
-def others_length_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def others_length_centred(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage less the mean of the other rollouts, each weighed by its tokens: no rollout is in its own mean.
 
     Equation: Aᵢ − Σ_{j≠i}|oⱼ|Aⱼ / Σ_{j≠i}|oⱼ|, the plain mean where no other rollout has a token.
@@ -170,7 +171,7 @@ def others_length_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tens
     return rollouts.spread(_where_rewards_differ(rollouts.rewards, plain - mean))
 
 
-def scaled_by_step(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, epsilon: float) -> Tensor:
+def scaled_by_step(rollouts: Rollouts, advantage: Advantage, *, epsilon: float) -> Tensor:
     """The advantage over its deviation in the whole step, groups of a single reward left out of deviation and mean.
 
     Equation: A·(G/G′)/(σ + ε), σ² = mean A² over the rollouts of the G′ groups with more than one reward, of G.
@@ -188,7 +189,7 @@ def scaled_by_step(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *,
     return rollouts.spread(plain * (len(kept) / int(kept.sum())) / (deviation + epsilon))
 
 
-def past_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def past_centred(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage less what the run's past expects: unbiased whatever that is, since it knows nothing of the step.
 
     Equation: Aᵢ − bᵢ.
@@ -201,7 +202,7 @@ def past_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> T
     return rollouts.spread(advantage(rollouts.rewards) - rollouts.baseline)
 
 
-def greedy_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+def greedy_centred(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The advantage less the reward of the greedy answer: unbiased, since that answer is the same whatever was sampled.
 
     Equation: Aᵢ − r(greedy answer).
@@ -214,7 +215,7 @@ def greedy_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) ->
     return rollouts.spread(advantage(rollouts.rewards) - rollouts.greedy)
 
 
-def target_less_share(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, temperature: float) -> Tensor:
+def target_less_share(rollouts: Rollouts, advantage: Advantage, *, temperature: float) -> Tensor:
     """How much likelier, among the answers of its group, a rollout should become.
 
     Equation: qᵢ − pᵢ, pᵢ = π(yᵢ)/Σⱼ π(yⱼ) and qᵢ ∝ pᵢ·exp(Aᵢ/η), over the rollouts of the group that have tokens.
@@ -234,22 +235,6 @@ def target_less_share(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor],
     return rollouts.spread((mine - theirs).sum(dim=2))
 
 
-def running_mean(before: float, reward: float, rate: float = 0.95) -> float:
-    """A mean that forgets: what `past_centred` takes off, one for each game and role.
-
-    Take the baseline of a step off its rewards first, and take its rewards in afterwards: a baseline that has
-    seen the reward shrinks the gradient.
-
-    Equation: b ← rate·b + (1 − rate)·r, from b = 0.
-    Args: before, the mean so far; reward, the next one; rate, share of the past that is kept, 0 ≤ rate < 1.
-    Raises: ValueError for a rate out of range.
-    Source: Liu et al. 2025 (SPIRAL), arXiv 2506.24119 (rate 0.95).
-    """
-    if not 0 <= rate < 1:
-        raise ValueError(f"rate must lie in [0, 1), not at {rate!r}")
-    return rate * before + (1 - rate) * reward
-
-
 def _uncertainty(answers: Tensor) -> Tensor:
     """[G] the semantic entropy as a share of the largest one, zero for groups of one."""
     return semantic_entropy(answers) / math.log(max(answers.shape[1], 2))
@@ -264,3 +249,82 @@ def _answers(rollouts: Rollouts) -> Tensor:
     if rollouts.answers is None:
         raise ValueError("this objective compares answers, and the answers of these rollouts are not known")
     return rollouts.answers
+
+
+def over_deciding_groups(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The advantage over the share of the groups that have more than one reward.
+
+    Equation: A·G/G′, G′ groups with more than one reward, of G. Under a mean over G groups it is one over G′.
+    Returns: [T]; exactly zero where every group has a single reward.
+    Source: Chu et al. 2025 (GPG), arXiv 2504.02546, and AMAP-ML/GPG.
+    """
+    rewards = rollouts.rewards
+    deciding = int((rewards != rewards[:, :1]).any(dim=1).sum())
+    return rollouts.spread(advantage(rewards) * (len(rewards) / max(deciding, 1)))
+
+
+def over_nonzero_rewards(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The advantage over the share of the rollouts whose reward is not zero: the success rate, for rewards 0 and 1.
+
+    Equation: A·S/#{rⱼ ≠ 0} over the rollouts of the step.
+    Returns: [T].
+    Source: verl, compute_gpg_outcome_advantage.
+    """
+    rewards = rollouts.rewards
+    return rollouts.spread(advantage(rewards) * (rewards.numel() / max(int((rewards != 0).sum()), 1)))
+
+
+def over_spread_of_rewards(rollouts: Rollouts, advantage: Advantage, *, epsilon: float) -> Tensor:
+    """The advantage over the deviation of all rewards of the step.
+
+    Equation: A/(s + ε), s² = Σ(r − r̄)²/(S − 1) over the rollouts of the step.
+    Args: epsilon, added to the deviation, ≥ 0; in units of reward.
+    Returns: [T]; exactly zero where all rewards are equal.
+    Source: Liu et al. 2025 (Lite PPO), arXiv 2508.08221; TRL, scale_rewards = batch.
+    """
+    rewards = rollouts.rewards
+    if bool((rewards == rewards[:1, :1]).all()):
+        return rollouts.spread(torch.zeros_like(rewards))
+    return rollouts.spread(advantage(rewards) / (rewards.std() + epsilon))
+
+
+def by_part(rollouts: Rollouts, advantage: Advantage, *, epsilon: float) -> Tensor:
+    """The advantage of every part of the reward by itself, weighted and summed, and standardised over the step.
+
+    Equation: A = Σₙ wₙ·Aₙ, Aₙ the advantage in part n alone; (A − Ā)/(s + ε) over the rollouts of the step.
+    Args: epsilon, added to the deviation, ≥ 0.
+    Returns: [T]; exactly zero where every part is the same over each group.
+    Raises: ValueError for rollouts without the parts of their rewards.
+    Source: NVIDIA 2026 (GDPO), arXiv 2601.05242; TRL, normalize_then_sum.
+    """
+    if rollouts.parts is None or rollouts.part_weights is None:
+        raise ValueError("this objective compares rewards part by part, and these rollouts have no parts")
+    weighted = zip(rollouts.parts.unbind(2), rollouts.part_weights.unbind(2), strict=True)
+    total = sum((weight * advantage(part) for part, weight in weighted), torch.zeros_like(rollouts.rewards))
+    if total.numel() < 2 or not bool((total != total[:1, :1]).any()):
+        return rollouts.spread(torch.zeros_like(total))
+    return rollouts.spread((total - total.mean()) / (total.std() + epsilon))
+
+
+def blended_over_visits(rollouts: Rollouts, advantage: Advantage, *, epsilon: float) -> Tensor:
+    """The advantage in the group, blended with the reward standardised over all visits of the task, whichever is less.
+
+    Equation: A = a₁ if |a₁| < |a₂| else a₂, a₁ = (z + (n−1)·A_g)/n, a₂ = (A_g + (n−1)·z)/n, z = (r − m)/(√v + ε), at
+        the n-th visit, m and v as `visited` has them; A_g the advantage of the row in the group.
+    Args: epsilon, added to the deviation, ≥ 0; in units of reward.
+    Returns: [T]; at a first visit the advantage in the group, and zero for groups of one. Later it is not zero where
+        all rewards of the group are equal, unless those of earlier visits were equal to them too.
+    Source: Yang et al. 2025 (DCPO), arXiv 2509.02333; lime-RL/DCPO, compute_dcpo_outcome_advantage.
+    Differs: there ε is not added, and a group of one is an error.
+    """
+    rewards, now = rollouts.rewards, advantage(rollouts.rewards)
+    if rollouts.visits is None or rewards.shape[1] == 1:
+        return rollouts.spread(now)
+    count, mean, variance = visited(rollouts).to(rewards.dtype).unbind(2)
+    deviation = variance.sqrt()
+    whole = torch.where(
+        deviation > 0, (rewards - mean) / (deviation + epsilon).clamp(min=torch.finfo(rewards.dtype).tiny), 0
+    )
+    near_now, near_whole = (whole + (count - 1) * now) / count, (now + (count - 1) * whole) / count
+    blended = torch.where(near_now.abs() < near_whole.abs(), near_now, near_whole)
+    return rollouts.spread(torch.where(count > 1, blended, now))

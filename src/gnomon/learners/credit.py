@@ -1,4 +1,7 @@
-"""Credit assignment for a batch: query the learner for the objective's inputs and compute every token's advantage."""
+"""From rewards to advantages: what a learner reads of a batch, and the advantage of every token.
+
+Before it stands the reward, in `batch`; after it the coefficient, in `coefficients`.
+"""
 
 from __future__ import annotations
 
@@ -14,60 +17,40 @@ from torch import Tensor
 from gnomon.errors import ConfigError, ModelError
 from gnomon.learners.base import Learner, Model
 from gnomon.learners.batch import Batch, TokenSequence
-from gnomon.objectives import CreditState, Ended, Need, Objective, across_players, visits_per_task
+from gnomon.objectives import CreditState, Ended, Need, Objective, Rollouts, across_players, visits_per_task
 
 __all__ = ["Crediting", "credit", "players_merged"]
 
 FILE = "credit.safetensors"
+READ = {
+    Need.LOGP: ("logp", Model.POLICY),
+    Need.REFERENCE: ("reference_logp", Model.REFERENCE),
+    Need.VALUES: ("values", Model.CRITIC),
+    Need.ENTROPY: ("entropy", Model.ENTROPY),
+    Need.COLLISION: ("collision", Model.COLLISION),
+}
+"""What a model reads of every token: the need to the field of `Rollouts`, and the model."""
 Shown = Callable[[Batch], Sequence[TokenSequence]]
 """The sequences of a batch as a model reads them that sees more than the policy did: the same trainable tokens."""
 
 
-def credit(
-    batch: Batch,
-    objective: Objective,
-    *,
-    logp: Tensor | None = None,
-    reference_logp: Tensor | None = None,
-    values: Tensor | None = None,
-    entropy: Tensor | None = None,
-    collision: Tensor | None = None,
-    beyond: Tensor | None = None,
-    state: CreditState,
-) -> tuple[Batch, CreditState]:
+def credit(batch: Batch, objective: Objective, *, state: CreditState, **read: Tensor) -> tuple[Batch, CreditState]:
     """The batch with an advantage on every token, and the state for the next step.
 
     Args:
-        logp: [T] log-probability under the policy at the start of the step; also the centre of the trust region.
-        reference_logp: [T] log-probability under the reference.
-        values: [T] the critic's value before every token.
-        entropy: [T] entropy of the policy's next-token distribution before every token, in nats.
-        collision: [T] Σ_v π(v)² of that distribution.
-        beyond: [G, N] the critic's value after the last token of the rollouts that a limit ended.
         state: the state from the step before.
+        read: what models read of the batch, by the fields of `Rollouts`: `logp`, `reference_logp`, `values`, `entropy`,
+            `collision` and `beyond`. `logp` is also the centre of the trust region.
     Returns: the advantage is 0 in the first `Objective.value_steps` batches, which teach the critic alone.
     Raises: ConfigError E033 if the objective does not accept these rewards; E119 if it needs a score at every token
         budget, and the rollouts have none.
     """
-    rollouts = replace(
-        batch.rollouts,
-        logp=logp,
-        reference_logp=reference_logp,
-        values=values,
-        entropy=entropy,
-        collision=collision,
-        beyond=beyond,
-    )
+    rollouts = replace(batch.rollouts, **read)
     if Need.BUDGETS in objective.asks and rollouts.segment_rewards is None:
         if rollouts.budget_scores is None:
             raise unscored(objective.name)
         rollouts = replace(rollouts, segment_rewards=rollouts.budget_scores)
-    if Need.BASELINE in objective.asks:
-        baseline, state = objective.recall(rollouts, state)
-        rollouts = replace(rollouts, baseline=baseline)
-    if Need.VISITS in objective.asks:
-        visits, state = visits_per_task(rollouts, state)
-        rollouts = replace(rollouts, visits=visits)
+    rollouts, state = with_past(rollouts, objective, state)
     try:
         advantage = objective.credits(rollouts)
     except ValueError as error:
@@ -79,15 +62,26 @@ def credit(
         ) from error
     if state.steps < objective.value_steps:
         advantage, state = torch.zeros_like(advantage), replace(state, steps=state.steps + 1)
-    found = replace(
+    credited = replace(
         batch,
         advantage=advantage.double(),
-        values=values,
-        proximal_logp=logp,
-        reference_logp=reference_logp,
-        returns=None if values is None else objective.value_targets(rollouts).double(),
+        values=rollouts.values,
+        proximal_logp=rollouts.logp,
+        reference_logp=rollouts.reference_logp,
+        returns=None if rollouts.values is None else objective.value_targets(rollouts).double(),
     )
-    return found, state
+    return credited, state
+
+
+def with_past(rollouts: Rollouts, objective: Objective, state: CreditState) -> tuple[Rollouts, CreditState]:
+    """The rollouts with what earlier steps say of them, and the state with this step in it."""
+    if Need.BASELINE in objective.asks:
+        baseline, state = objective.recall(rollouts, state)
+        rollouts = replace(rollouts, baseline=baseline)
+    if Need.VISITS in objective.asks:
+        visits, state = visits_per_task(rollouts, state)
+        rollouts = replace(rollouts, visits=visits)
+    return rollouts, state
 
 
 def unscored(name: str) -> ConfigError:
@@ -123,43 +117,24 @@ class Crediting:
         """
         if self.shared:
             batch = players_merged(batch)
-        asks = self.objective.asks
+        asks = self.objective.asks | ({Need.LOGP} if updates > 1 else set())
+        read = {name: self._read(model, batch, learner) for need, (name, model) in READ.items() if need in asks}
+        if Need.BEYOND in asks:
+            read["beyond"] = values_beyond(batch, learner)
+        credited, self.state = credit(batch, self.objective, state=self.state, **read)
+        return credited if updates > 1 else replace(credited, proximal_logp=None)
 
-        def scored(model: Model, sequences: Sequence[TokenSequence] = batch.sequences) -> Tensor:
-            found = learner.score(sequences, batch.temperature, model)
-            parts = [torch.from_numpy(values).double() for values in found]
-            return torch.cat([torch.zeros(0, dtype=torch.float64), *parts])
-
-        found, self.state = credit(
-            batch,
-            self.objective,
-            logp=scored(Model.POLICY) if updates > 1 or Need.LOGP in asks else None,
-            reference_logp=scored(Model.REFERENCE, self._read_by_reference(batch)) if Need.REFERENCE in asks else None,
-            values=scored(Model.CRITIC) if Need.VALUES in asks else None,
-            entropy=scored(Model.ENTROPY) if Need.ENTROPY in asks else None,
-            collision=scored(Model.COLLISION) if Need.COLLISION in asks else None,
-            beyond=values_beyond(batch, learner) if Need.BEYOND in asks else None,
-            state=self.state,
-        )
-        return found if updates > 1 else replace(found, proximal_logp=None)
-
-    def _read_by_reference(self, batch: Batch) -> Sequence[TokenSequence]:
-        return batch.sequences if self.shown is None else self.shown(batch)
+    def _read(self, model: Model, batch: Batch, learner: Learner) -> Tensor:
+        """[T] float64 what a model reads of every token of a batch."""
+        sequences = self.shown(batch) if self.shown and model is Model.REFERENCE else batch.sequences
+        parts = [torch.from_numpy(values).double() for values in learner.score(sequences, batch.temperature, model)]
+        return torch.cat([torch.zeros(0, dtype=torch.float64), *parts])
 
     def save_state(self, folder: Path) -> None:
-        means = self.state.means
-        players = torch.tensor([*means], dtype=torch.int64)
-        running, steps = torch.tensor([*means.values()], dtype=torch.float64), torch.tensor(self.state.steps)
-        tasks = torch.tensor([*self.state.values], dtype=torch.int64).reshape(-1, 2)
-        values = torch.tensor([*self.state.values.values()], dtype=torch.float64)
-        visited = torch.tensor([*self.state.visits], dtype=torch.int64).reshape(-1, 2)
-        visits = torch.tensor([*self.state.visits.values()], dtype=torch.float64).reshape(-1, 3)
-        kept = {"players": players, "means": running, "steps": steps, "tasks": tasks, "values": values}
-        kept |= {"visited": visited, "visits": visits}
-        save_file(kept, folder / FILE)
+        save_file(self.state.tensors(), folder / FILE)
 
     def load_state(self, folder: Path) -> None:
-        """Restore the state. Raises: ModelError E322 for a checkpoint of an older Gnomon."""
+        """Restore the state. Raises: ModelError E322 for a checkpoint without one."""
         if not (folder / FILE).is_file():
             raise ModelError(
                 "E322",
@@ -168,17 +143,7 @@ class Crediting:
                 why=f"it has no {FILE}, the state of credit between two steps",
                 fix="start again: gnomon train RUN/recipe.toml run=OTHER; keep the policy: gnomon export RUN FOLDER",
             )
-        kept = load_file(folder / FILE)
-        means = dict(zip(kept["players"].tolist(), kept["means"].tolist(), strict=True))
-        tasks = ((task, player) for task, player in kept["tasks"].tolist()) if "tasks" in kept else ()
-        values = dict(zip(tasks, kept["values"].tolist() if "tasks" in kept else (), strict=True))
-        visits: dict[tuple[int, int], tuple[int, float, float]] = {}
-        if "visited" in kept:
-            for (task, player), (count, mean, variance) in zip(
-                kept["visited"].tolist(), kept["visits"].tolist(), strict=True
-            ):
-                visits[task, player] = int(count), mean, variance
-        self.state = CreditState(means=means, values=values, visits=visits, steps=int(kept.get("steps", 0)))
+        self.state = CreditState.of(load_file(folder / FILE))
 
 
 def values_beyond(batch: Batch, learner: Learner) -> Tensor:
@@ -186,15 +151,15 @@ def values_beyond(batch: Batch, learner: Learner) -> Tensor:
 
     A rollout of several sequences, whose history was rewritten, is read in its last one.
     """
-    ended, found = batch.rollouts.ended, torch.zeros(batch.rollouts.rewards.numel(), dtype=torch.float64)
+    ended, beyond = batch.rollouts.ended, torch.zeros(batch.rollouts.rewards.shape, dtype=torch.float64)
     if ended is None:
-        return found.reshape(batch.rollouts.rewards.shape)
+        return beyond
     cut = ended.flatten() != Ended.ITSELF
     last = {sequence.rollout: sequence for sequence in batch.sequences if cut[sequence.rollout]}
-    scored = learner.score([one_more(sequence) for sequence in last.values()], batch.temperature, Model.CRITIC)
-    for rollout, value in zip(last, scored, strict=True):
-        found[rollout] = float(value[0])
-    return found.reshape(ended.shape)
+    values = learner.score([one_more(sequence) for sequence in last.values()], batch.temperature, Model.CRITIC)
+    for rollout, value in zip(last, values, strict=True):
+        beyond.view(-1)[rollout] = float(value[0])
+    return beyond
 
 
 def one_more(sequence: TokenSequence) -> TokenSequence:
