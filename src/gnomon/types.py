@@ -22,6 +22,7 @@ __all__ = [
     "CALL_LIMITS",
     "Calls",
     "Completion",
+    "Conclusion",
     "Finish",
     "Group",
     "Kind",
@@ -258,6 +259,14 @@ class Stop(StrEnum):
     """A reply made the environment exceed the limits of a step."""
     FAILED = "failed"
     """The environment failed."""
+
+
+class Conclusion(StrEnum):
+    """Of a test with an error rate or a threshold: on a claim, on a study, on a training run."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
 
 
 class Origin(StrEnum):

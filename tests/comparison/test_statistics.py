@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gnomon.comparison.statistics import (
-    Conclusion,
-    detectable,
-    estimate,
-    estimate_crossed,
-    judge_above,
-    judge_within,
-    power,
-)
+from gnomon.comparison.statistics import detectable, estimate, estimate_crossed, judge_above, judge_within, power
+from gnomon.types import Conclusion
 
 STUDIES = 2000
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from gnomon.objectives import (
     FAMILIES,
@@ -19,19 +18,13 @@ from gnomon.objectives import (
     analytic_weight,
     centred_pass_weight,
     control_weight,
-    count_covariance,
     counted,
     direct_weight,
     family_weight,
     gauged,
-    leave_one_out,
-    mean_centred,
-    optimal_gauge,
-    raw,
     regime,
     reinforce,
     released_weight,
-    standardised,
     sub_weight,
     ungauged,
     update_scale,
@@ -187,83 +180,6 @@ def test_weights_of_unequal_length_are_refused() -> None:
 
 
 # Scatter.
-
-
-def given_outcomes() -> dict[str, Tensor]:
-    """Covariances and mean of the score of an answer, given that it is right or wrong."""
-    place = world()
-    policy = place.logits()
-    possible = outcomes(place, policy, correct)
-    score = place.per_answer(place.scores(policy))
-
-    def given(kind: float) -> tuple[Tensor, Tensor]:
-        chance = possible.chance * (possible.reward == kind)
-        mean = (chance @ score) / chance.sum()
-        centred = score - mean
-        return mean, (centred * chance[:, None] / chance.sum()).T @ centred
-
-    (mean, plus), (_, minus) = given(1.0), given(0.0)
-    return {"success_mean": mean, "success_covariance": plus, "failure_covariance": minus}
-
-
-def chance_of_success() -> float:
-    possible = outcomes(world(), world().logits(), correct)
-    return float(possible.chance @ possible.reward)
-
-
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("group", [3, 4])
-def test_the_covariance_is_the_enumerated_one(name: str, group: int) -> None:
-    place = world()
-    policy = place.logits()
-    possible = outcomes(place, policy, correct)
-    row = replace(reinforce(), advantage=partial(counted, weight=NAMED[name]))
-    found = moments(row, place, policy=policy, behavior=policy, possible=possible, group=group).variance
-    formula = count_covariance(NAMED[name](group), chance_of_success(), **given_outcomes())
-    assert float(formula.trace()) == pytest.approx(found, rel=1e-11)
-    assert torch.linalg.eigvalsh(formula).min() > -1e-12
-
-
-def test_the_covariance_is_right_off_its_diagonal_too() -> None:
-    """Against all 15² ordered pairs, entry by entry."""
-    place = world()
-    policy = place.logits()
-    possible = outcomes(place, policy, correct)
-    score, reward = place.per_answer(place.scores(policy)), possible.reward
-    pairs = torch.cartesian_prod(torch.arange(15), torch.arange(15))
-    advantage = counted(reward[pairs], weight=control_weight)
-    gradient = (advantage[:, :, None] * score[pairs]).mean(dim=1)
-    chance = possible.chance[pairs].prod(dim=1)
-    centred = gradient - chance @ gradient
-    found = (centred * chance[:, None]).T @ centred
-    formula = count_covariance(control_weight(2), chance_of_success(), **given_outcomes())
-    assert torch.allclose(found, formula, atol=1e-13)
-
-
-@pytest.mark.parametrize("p", [0.05, 0.219, 0.6, 0.95])
-@pytest.mark.parametrize("group", [2, 4, 8])
-def test_the_optimal_gauge_is_never_worse_and_no_gauge_is_better(p: float, group: int) -> None:
-    facts = given_outcomes()
-    traces = {
-        "success_trace": float(facts["success_covariance"].trace()),
-        "failure_trace": float(facts["failure_covariance"].trace()),
-        "mean_square": float(facts["success_mean"].square().sum()),
-    }
-
-    def scatter(weight: CountWeight) -> float:
-        return float(count_covariance(weight, p, **facts).trace())
-
-    named = {name: build(group) for name, build in NAMED.items() if group > 2 or "pass" not in name}
-    for advantage in (raw, leave_one_out, mean_centred, partial(standardised, epsilon=0.0)):
-        named[str(advantage)] = weight_of(advantage, group)
-    for weight in named.values():
-        best = optimal_gauge(weight, p, **traces)
-        assert best.beta == pytest.approx(weight.beta, abs=1e-9)
-        assert scatter(best) <= scatter(weight) * (1 + 1e-12)
-        for m in range(group):
-            for step in (-1e-3, 1e-3):
-                assert scatter(gauged(best, [step * (i == m) for i in range(group)])) >= scatter(best) * (1 - 1e-12)
-    assert scatter(optimal_gauge(named[str(raw)], p, **traces)) < 0.999 * scatter(named[str(raw)])
 
 
 def test_verifier_noise_scales_what_is_climbed() -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -23,7 +21,6 @@ from gnomon.objectives import (
     online_simpo,
     online_slic,
     reference_likelihood,
-    widest_pairs,
     xpo,
 )
 from gnomon.theory.world import graded, world
@@ -201,21 +198,3 @@ def test_pulls_worked_by_hand() -> None:
     pull = 2 * sigmoid(1 - 2 * (1.5 + 1))
     assert online_simpo(2.0, 1.0).ratio(pair).tolist() == pytest.approx([pull / 2] * 2 + [pull])
     assert reference_likelihood(pair).tolist() == pytest.approx([-math.exp(-3) / 2] * 2 + [-math.exp(1) / 2])
-
-
-# The choice of a pair to be judged.
-
-
-@given(values=st.lists(st.lists(st.floats(-9, 9), min_size=3, max_size=3), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-def test_no_pair_is_further_apart_than_the_widest(values: list[list[float]]) -> None:
-    for (up, down), row in zip(widest_pairs(torch.tensor(values, dtype=F64)).tolist(), values, strict=True):
-        assert up != down
-        assert row[up] - row[down] == max(abs(a - b) for a, b in itertools.combinations(row, 2))
-
-
-def test_the_widest_pair_of_equals_is_two_rollouts() -> None:
-    assert widest_pairs(torch.zeros(1, 3, dtype=F64)).tolist() == [[0, 2]]
-    assert widest_pairs(torch.tensor([[0.2, -4.0, 1.0, 0.5]])).tolist() == [[2, 1]]
-    with pytest.raises(ValueError, match="at least two"):
-        widest_pairs(torch.zeros(2, 1))

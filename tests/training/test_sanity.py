@@ -17,7 +17,8 @@ from gnomon.objectives import TABLE, Denominators, Objective, Tokens, rloo
 from gnomon.run.display import Silent
 from gnomon.run.sanity import sanity
 from gnomon.store import RunReader
-from gnomon.training.sanity import Gate, gate
+from gnomon.training.sanity import gate
+from gnomon.types import Conclusion
 
 WORDS = [
     "env=char_count",
@@ -38,11 +39,11 @@ def config() -> RunConfig:
 @pytest.mark.parametrize(
     ("right", "verdict"),
     [
-        ([0.3] * 5 + [0.96] * 5, Gate.PASS),
-        ([0.96] * 5 + [0.94] * 5, Gate.FAIL),
-        ([0.5] * 5 + [0.51] * 5, Gate.FAIL),
-        ([0.5] * 5 + [0.6] * 5, Gate.INCONCLUSIVE),
-        ([0.9] * 5 + [0.95] * 5, Gate.PASS),
+        ([0.3] * 5 + [0.96] * 5, Conclusion.PASS),
+        ([0.96] * 5 + [0.94] * 5, Conclusion.FAIL),
+        ([0.5] * 5 + [0.51] * 5, Conclusion.FAIL),
+        ([0.5] * 5 + [0.6] * 5, Conclusion.INCONCLUSIVE),
+        ([0.9] * 5 + [0.95] * 5, Conclusion.PASS),
     ],
 )
 def test_the_verdict_on_a_curve(right, verdict):
@@ -58,7 +59,7 @@ def test_a_curve_too_short_is_no_verdict():
 def test_a_sound_objective_passes_and_trains_on_the_kept_tasks_alone(tmp_path: Path):
     """24 steps on 16 tasks: 0.988 with this seed; 0.928 to 0.995 over five, where one task is never found."""
     found = sanity(tmp_path / "run", config(), Silent(), candidates=64, keep=16)
-    assert found.gate is Gate.PASS and found.tasks == 16 and found.right >= 0.95
+    assert found.gate is Conclusion.PASS and found.tasks == 16 and found.right >= 0.95
     with RunReader(tmp_path / "run") as reader:
         kept = tomllib.loads(reader.recipe)["rollout"]["tasks"]
         assert len(kept) == 16 and kept == sorted(kept)
@@ -88,7 +89,7 @@ def one_token_late(row: Objective) -> Objective:
 def test_a_sabotaged_objective_fails(sabotage, tmp_path: Path, monkeypatch):
     monkeypatch.setitem(TABLE, "rloo", lambda: sabotage(rloo()))
     found = sanity(tmp_path / "run", config(), Silent(), candidates=64, keep=16)
-    assert found.gate is not Gate.PASS and found.right < 0.9
+    assert found.gate is not Conclusion.PASS and found.right < 0.9
 
 
 def test_too_few_tasks_are_told(tmp_path: Path):
@@ -103,7 +104,7 @@ def test_where_answers_are_given_the_policys_own_are_judged(tmp_path: Path):
     """Ten steps that hardly move it: its training rollouts are unjudged, its own answers as good as when chosen."""
     blind, _ = resolve([overrides([*WORDS, "objective=verifree", "steps=10", "optim.lr=1e-6"])])
     found = sanity(tmp_path / "run", blind, Silent(), candidates=48, keep=8)
-    assert found.gate is Gate.FAIL and 0.2 < found.right < 0.8 and abs(found.right - found.before) < 0.02
+    assert found.gate is Conclusion.FAIL and 0.2 < found.right < 0.8 and abs(found.right - found.before) < 0.02
     with RunReader(tmp_path / "run") as reader:
         assert all(step["metrics"]["correct"] == 0.0 for step in reader.metrics())
         assert reader.status == "finished"

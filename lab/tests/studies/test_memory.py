@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.comparison.statistics import Conclusion
+from gnomon.types import Conclusion
 from gnomon_lab.studies.command import looked
 from gnomon_lab.studies.folder import StudyFolder
 from gnomon_lab.studies.memory import Room, fitting, free_memory, memory_of

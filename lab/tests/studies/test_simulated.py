@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from gnomon.comparison.statistics import Conclusion, detectable, equivalent, power_within
+from gnomon.comparison.statistics import detectable, equivalent, power_within
+from gnomon.types import Conclusion
 from gnomon_lab.studies import Claim, Study
 from gnomon_lab.studies.outcome import Measured, Outcome, first_decided
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from commands import command
-from gnomon.comparison.statistics import Conclusion
 from gnomon.errors import ConfigErrors, GnomonError, RunError
 from gnomon.store import RunReader
+from gnomon.types import Conclusion
 from gnomon_lab.studies import Claim, Study, load
 from gnomon_lab.studies.command import EXIT, INTERRUPTED, run_study, verify_study
 from gnomon_lab.studies.design import sha256

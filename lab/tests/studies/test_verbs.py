@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from gnomon.cli import app
 from gnomon.comparison.runs import Runs, compared, comparison_text, grouped
-from gnomon.comparison.statistics import Conclusion
 from gnomon.errors import GnomonError, RunError
+from gnomon.types import Conclusion
 from gnomon_lab.studies import load
 from gnomon_lab.studies.folder import StudyFolder
 from gnomon_lab.studies.outcome import Outcome

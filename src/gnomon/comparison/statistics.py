@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 
 from gnomon.errors import ResourceError
+from gnomon.types import Conclusion
 
 __all__ = [
-    "ALPHA", "POWER", "Conclusion", "Estimate", "detectable", "equivalent", "estimate", "estimate_crossed",
+    "ALPHA", "POWER", "Estimate", "detectable", "equivalent", "estimate", "estimate_crossed",
     "judge_above", "judge_within", "power", "power_within", "require_libraries",
 ]  # fmt: skip
 
@@ -25,14 +25,6 @@ ALPHA = 0.05
 """Error rate of a whole study."""
 POWER = 0.8
 """Chance at which an effect counts as detectable."""
-
-
-class Conclusion(StrEnum):
-    """On a claim, or on all claims of a study."""
-
-    PASS = "PASS"
-    FAIL = "FAIL"
-    INCONCLUSIVE = "INCONCLUSIVE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +126,7 @@ def detectable(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:
 
     Infinite below two seeds.
     """
-    if seeds < 2:
-        return math.inf
-    from scipy import optimize
-
-    return float(optimize.brentq(lambda effect: power(effect, seeds, alpha) - at, 0.0, 100.0, xtol=1e-6))
+    return smallest(lambda effect: power(effect, seeds, alpha), at) if seeds > 1 else math.inf
 
 
 def power_within(margin: float, seeds: int, alpha: float = ALPHA) -> float:
@@ -165,11 +153,14 @@ def equivalent(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:
 
     In standard deviations of a difference; infinite below two seeds.
     """
-    if seeds < 2:
-        return math.inf
+    return smallest(lambda margin: power_within(margin, seeds, alpha), at) if seeds > 1 else math.inf
+
+
+def smallest(chance: Callable[[float], float], at: float) -> float:
+    """The smallest size that has a chance of `at`, up to 100 standard deviations."""
     from scipy import optimize
 
-    return float(optimize.brentq(lambda margin: power_within(margin, seeds, alpha) - at, 0.0, 100.0, xtol=1e-6))
+    return float(optimize.brentq(lambda size: chance(size) - at, 0.0, 100.0, xtol=1e-6))
 
 
 def require_libraries() -> None:

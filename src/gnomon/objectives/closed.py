@@ -47,6 +47,7 @@ Deviation = Callable[[int, int], float]
 """The standard deviation of K ones and F zeros, K, F ≥ 1."""
 Tally = tuple[int, ...]
 Number = TypeVar("Number", int, float)
+T = TypeVar("T")
 
 
 def whole(length: int, max_tokens: int) -> float:
@@ -439,10 +440,15 @@ def _pairs_by_covariance(
 
 def _rewards(law: Chances) -> dict[float, float]:
     """Every reward with its chance."""
-    found: dict[float, float] = {}
+    return _chances(law, lambda seen: seen.reward)
+
+
+def _chances(law: Chances, of: Callable[[Seen], T]) -> dict[T, float]:
+    """Every value with its chance."""
+    chances: dict[T, float] = {}
     for seen, chance in law:
-        found[seen.reward] = found.get(seen.reward, 0.0) + chance
-    return found
+        chances[of(seen)] = chances.get(of(seen), 0.0) + chance
+    return chances
 
 
 # Credit that differs from token to token.
@@ -528,7 +534,9 @@ def entropy_of_others(fade: Callable[[float], float], text: str) -> ClosedForm:
 
 
 def _entropy_of_others(law: Chances, group: int, max_tokens: int, *, fade: Callable[[float], float]) -> Shape | None:
-    twice, thrice = (math.fsum(chance**power for chance in _answers(law).values()) for power in (2, 3))
+    twice, thrice = (
+        math.fsum(chance**power for chance in _chances(law, lambda seen: seen.answer).values()) for power in (2, 3)
+    )
     chances = {
         2: (1.0, 0.0, 0.0),
         3: (twice, 0.0, 1 - twice),
@@ -551,7 +559,7 @@ def entropy_of_all(fade: Callable[[float], float], text: str) -> ClosedForm:
 
 
 def _entropy_of_all(law: Chances, group: int, max_tokens: int, *, fade: Callable[[float], float]) -> Shape | None:
-    answers = _answers(law)
+    answers = _chances(law, lambda seen: seen.answer)
     mean = math.fsum(seen.reward * chance for seen, chance in law)
     squares = math.fsum(chance**2 for chance in answers.values())
     earned = math.fsum(answers[seen.answer] * chance * seen.reward for seen, chance in law)
@@ -569,14 +577,6 @@ def _entropy_of_all(law: Chances, group: int, max_tokens: int, *, fade: Callable
 
 TWO_OF_THREE = math.log(9 / 2) / 2 / math.log(3)
 """The mean surprise at two equal answers and another, over that at three different ones."""
-
-
-def _answers(law: Chances) -> dict[int, float]:
-    """Every answer with its chance."""
-    found: dict[int, float] = {}
-    for seen, chance in law:
-        found[seen.answer] = found.get(seen.answer, 0.0) + chance
-    return found
 
 
 # Demonstrations among the sampled.

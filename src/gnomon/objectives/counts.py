@@ -17,9 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import torch
-from torch import Tensor
-
 from gnomon.objectives.options import in_family
 
 __all__ = [
@@ -29,12 +26,10 @@ __all__ = [
     "analytic_weight",
     "centred_pass_weight",
     "control_weight",
-    "count_covariance",
     "direct_weight",
     "family_weight",
     "gauged",
     "label_weight",
-    "optimal_gauge",
     "outcome_weight",
     "regime",
     "regime_of",
@@ -288,57 +283,3 @@ def regime_of(scale: Sequence[float]) -> Regime:
     if rises and falls:
         return Regime.MIXED
     return Regime.SUBCRITICAL if rises else Regime.SUPERCRITICAL if falls else Regime.CRITICAL
-
-
-def count_covariance(
-    weight: CountWeight, p: float, *, success_covariance: Tensor, failure_covariance: Tensor, success_mean: Tensor
-) -> Tensor:
-    """[n, n] exact covariance of the gradient of one group.
-
-    Equation: N²·Cov(g) = E[K·a²]·Σ₊ + E[(N−K)·b²]·Σ₋ + Var(K·a − (N−K)·b·p/(1−p))·μ₊μ₊ᵀ.
-    Args: p, chance of a success, 0 < p < 1; success_covariance, failure_covariance, Σ± of the score ∇log π(y) given
-        the outcome; success_mean, μ₊ = E[∇log π(y) | success] = ∇log p.
-    Source: derived from iid scores given the outcomes.
-    """
-    chance = _chances(weight.group, p)
-    counts = range(weight.group + 1)
-    plus = math.fsum(chance[k] * k * weight.success[k] ** 2 for k in counts)
-    minus = math.fsum(chance[k] * (weight.group - k) * weight.failure[k] ** 2 for k in counts)
-    along = [k * weight.success[k] - (weight.group - k) * weight.failure[k] * p / (1 - p) for k in counts]
-    mean = math.fsum(chance[k] * along[k] for k in counts)
-    spread = math.fsum(chance[k] * (along[k] - mean) ** 2 for k in counts)
-    total = plus * success_covariance + minus * failure_covariance + spread * torch.outer(success_mean, success_mean)
-    return total / weight.group**2
-
-
-def optimal_gauge(
-    weight: CountWeight, p: float, *, success_trace: float, failure_trace: float, mean_square: float
-) -> CountWeight:
-    """The weight with the same w and the smallest trace of `count_covariance`.
-
-    Args: p, 0 < p < 1; success_trace, failure_trace, traces of Σ₊ and Σ₋, > 0; mean_square, |μ₊|².
-    Source: derived: the trace is a quadratic in b(0) … b(N−1), with a(m+1) = βₘ + b(m).
-    """
-    group, beta, chance = weight.group, weight.beta, _chances(weight.group, p)
-    rows: list[tuple[list[float], float]] = []
-    for count in range(group + 1):
-        along, constant = [0.0] * group, 0.0
-        if count:
-            root = math.sqrt(chance[count] * count * success_trace)
-            rows.append(([root * (m == count - 1) for m in range(group)], -root * beta[count - 1]))
-            along[count - 1] += count
-            constant += count * beta[count - 1]
-        if count < group:
-            root = math.sqrt(chance[count] * (group - count) * failure_trace)
-            rows.append(([root * (m == count) for m in range(group)], 0.0))
-            along[count] -= (group - count) * p / (1 - p)
-        root = math.sqrt(chance[count] * mean_square)
-        rows.append(([root * value for value in along], -root * constant))
-    left = torch.tensor([row for row, _ in rows], dtype=torch.float64)
-    right = torch.tensor([value for _, value in rows], dtype=torch.float64)
-    failure: list[float] = torch.linalg.lstsq(left, right[:, None]).solution[:, 0].tolist()
-    return gauged(ungauged(beta), [-value for value in failure])
-
-
-def _chances(group: int, p: float) -> list[float]:
-    return [math.comb(group, k) * p**k * (1 - p) ** (group - k) for k in range(group + 1)]

@@ -28,7 +28,6 @@ __all__ = [
     "reference_likelihood",
     "squared_pairs",
     "unanchored_pairs",
-    "widest_pairs",
 ]
 
 
@@ -45,22 +44,6 @@ def best_against_worst(rewards: Tensor) -> Tensor:
     best = (raw(rewards) == rewards.amax(dim=1, keepdim=True)).to(rewards.dtype)
     worst = (rewards == rewards.amin(dim=1, keepdim=True)).to(rewards.dtype)
     return best / best.sum(dim=1, keepdim=True) - worst / worst.sum(dim=1, keepdim=True)
-
-
-def widest_pairs(implicit_rewards: Tensor) -> Tensor:
-    """The two rollouts of every group that the policy itself sets furthest apart, for a judge to be asked about.
-
-    Equation: argmax_{i,j} |β log(πᵢ/refᵢ) − β log(πⱼ/refⱼ)|.
-    Args: implicit_rewards, [G, N], N ≥ 2: log(π/ref) of whole answers, at any positive scale.
-    Returns: [G, 2] int64, the rollout that the policy favours, then the one that it does not; the first of equals,
-        and never the same rollout twice.
-    Raises: ValueError for groups of one.
-    Source: Muldrew et al. 2024 (APL), arXiv 2402.08114, the certainty of the preference.
-    """
-    if raw(implicit_rewards).shape[1] < 2:
-        raise ValueError("a pair needs groups of at least two")
-    order = implicit_rewards.argsort(dim=1, descending=True, stable=True)
-    return torch.stack([order[:, 0], order[:, -1]], dim=1)
 
 
 @reaches(Reach.GROUP)

@@ -36,7 +36,6 @@ from gnomon.objectives import (
     token_credit,
     token_rows,
     tokens,
-    truncation,
     trust_region_rows,
     trust_regions,
     turn_credit,
@@ -75,7 +74,6 @@ from gnomon.objectives.target import *
 from gnomon.objectives.token_credit import *
 from gnomon.objectives.token_rows import *
 from gnomon.objectives.tokens import *
-from gnomon.objectives.truncation import *
 from gnomon.objectives.trust_region_rows import *
 from gnomon.objectives.trust_regions import *
 from gnomon.objectives.turn_credit import *
@@ -115,7 +113,6 @@ MODULES = (
     token_credit,
     token_rows,
     tokens,
-    truncation,
     trust_region_rows,
     trust_regions,
     turn_credit,

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gnomon.keys import Key
 from gnomon.rollout.actor import Actor
-from gnomon.types import Task
+from gnomon.types import Conclusion, Task
 
-__all__ = ["BAND", "OWN", "PASS_AT", "ROLLOUTS", "WINDOW", "Gate", "Sanity", "answered", "gate", "solvable"]
+__all__ = ["BAND", "OWN", "PASS_AT", "ROLLOUTS", "WINDOW", "Sanity", "answered", "gate", "solvable"]
 
 ROLLOUTS = 40
 """Rollouts per candidate task."""
@@ -29,18 +28,12 @@ RISING = 0.02
 """Smallest increase between the last two windows that makes the result inconclusive."""
 
 
-class Gate(StrEnum):
-    PASS = "PASS"
-    FAIL = "FAIL"
-    INCONCLUSIVE = "INCONCLUSIVE"
-    """Below the threshold and still increasing at the end of the budget."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sanity:
     """The result of the check."""
 
-    gate: Gate
+    gate: Conclusion
+    """INCONCLUSIVE: below the threshold, and still increasing at the end of the budget."""
     tasks: int
     """Number of kept tasks, of `candidates`."""
     candidates: int
@@ -73,6 +66,12 @@ async def answered(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key) ->
     return sum(rollout.verdict.correct for group in groups for rollout in group.rollouts) / (OWN * len(groups))
 
 
+def conclusion(last: float, before: float) -> Conclusion:
+    if last >= PASS_AT:
+        return Conclusion.PASS
+    return Conclusion.INCONCLUSIVE if last - before > RISING else Conclusion.FAIL
+
+
 def gate(right: Sequence[float], *, tasks: int, candidates: int) -> Sanity:
     """The verdict on a curve.
 
@@ -82,5 +81,5 @@ def gate(right: Sequence[float], *, tasks: int, candidates: int) -> Sanity:
     if len(right) < 2 * WINDOW:
         raise ValueError(f"the gate reads two windows of {WINDOW} steps, and the run has {len(right)} steps")
     last, before = (sum(part) / WINDOW for part in (right[-WINDOW:], right[-2 * WINDOW : -WINDOW]))
-    verdict = Gate.PASS if last >= PASS_AT else Gate.INCONCLUSIVE if last - before > RISING else Gate.FAIL
+    verdict = conclusion(last, before)
     return Sanity(gate=verdict, tasks=tasks, candidates=candidates, right=last, before=before, steps=len(right))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 __all__ = ["HOSTILE", "Hostile", "hostile"]
 
-KILO = 1_000
 MEGA = 1_000_000
 
 

@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.comparison.statistics import POWER, Conclusion, detectable, equivalent, require_libraries
+from gnomon.comparison.statistics import POWER, detectable, equivalent, require_libraries
 from gnomon.errors import ConfigError, RunError
 from gnomon.reading.lines import say
 from gnomon.run.interrupt import interrupt_at_once
+from gnomon.types import Conclusion
 from gnomon_lab.studies.design import Study
 from gnomon_lab.studies.folder import Cell, StudyFolder
 from gnomon_lab.studies.listing import LIBRARY

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnomon.comparison.statistics import Conclusion, Estimate, estimate, judge_above, judge_within
+from gnomon.comparison.statistics import Estimate, estimate, judge_above, judge_within
 from gnomon.errors import RunError
+from gnomon.types import Conclusion
 from gnomon_lab.studies.design import Claim, Study
 from gnomon_lab.studies.folder import Cell, StudyFolder
 from gnomon_lab.studies.rates import chosen_rates

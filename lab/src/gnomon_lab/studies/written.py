@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.comparison.statistics import Conclusion, estimate
+from gnomon.comparison.statistics import estimate
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.types import Conclusion
 from gnomon_lab.studies.design import Claim, Settings, Study
 from gnomon_lab.studies.folder import StudyFolder
 from gnomon_lab.studies.outcome import Outcome

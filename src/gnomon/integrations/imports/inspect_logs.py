@@ -22,8 +22,6 @@ from gnomon.integrations.imports.rollout import Foreign, messages_of, number, pa
 
 __all__ = ["read"]
 
-ZSTANDARD = 93
-"""Compression method of a member of an archive."""
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 ATTACHMENT = "attachment://"
 
