@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from gnomon.config.sections import Launch
 from gnomon.engines.remote import Loaded
 from gnomon.errors import GnomonError
+from gnomon.repeats import Repeats
 from gnomon.run.losses import SamplerLoss
-from gnomon_ray.deaths import PING, START, dead, pause
+from gnomon_ray.deaths import PING, START, dead
 from gnomon_ray.least import Least
 
 __all__ = ["TICK", "Call", "Dispatch", "Life", "Processes"]
@@ -40,8 +41,8 @@ class Call:
     verb: str
     arguments: tuple[Any, ...]
     answer: Future[Any] = field(default_factory=Future)
-    deaths: int = 0
-    """Of processes that had it."""
+    repeats: Repeats | None = None
+    """Deaths of processes that had it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -102,11 +103,9 @@ class Slot:
     """The place of a process, whichever it is."""
 
     number: int
+    repeats: Repeats
+    """Deaths of its processes."""
     life: Life | None = None
-    deaths: int = 0
-    """In a row, without an answered call between them."""
-    why: str = ""
-    """Of the last death."""
     after: float = 0.0
     """Time of its next start."""
 
@@ -133,7 +132,7 @@ class Dispatch:
         """Processes that are ready, by their open calls."""
         self._due: Least[Slot] = Least()
         """When to look at each place."""
-        self._slots = [Slot(number) for number in range(launch.samplers)]
+        self._slots = [Slot(number, Repeats(launch.restarts)) for number in range(launch.samplers)]
         for slot in self._slots:
             self._due.put(slot.number, self._seen + slot.number / CHECKS, slot)
 
@@ -194,7 +193,8 @@ class Dispatch:
     def answered(self, life: Life, number: int, found: Any = None, error: BaseException | None = None) -> None:
         """A call has an answer. Args: number: as it was sent."""
         if call := life.open.pop(number, None):  # Else it was sent to another process.
-            self._slots[life.slot].deaths, life.since = 0, self.now()
+            self._slots[life.slot].repeats.answered()
+            life.since = self.now()
             self._count(life)
             resolve(call, found, found if isinstance(found, GnomonError) else error)
 
@@ -203,20 +203,21 @@ class Dispatch:
         slot = self._slots[life.slot]
         if slot.life is not life:
             return
-        slot.life, slot.deaths, slot.why = None, slot.deaths + 1, why
+        slot.life = None
+        slot.repeats.another(why)
         self._living -= 1
         self._least.remove(slot.number)
-        slot.after = self.now() + pause(slot.deaths)
+        slot.after = self.now() + slot.repeats.pause
         self._due.put(slot.number, max(slot.after, self.now() + TICK), slot)
         self.processes.end(life)
         self.losses.append(SamplerLoss(sampler=slot.number, why=why, episodes=len(life.open)))
         for call in reversed(life.open.values()):
-            call.deaths += 1
-            if call.deaths > self.launch.restarts:
-                times = "once" if call.deaths == 1 else f"{call.deaths} times"
-                resolve(call, error=dead(f"a sampler died {times} with the same call ({call.verb})", why))
-            else:
+            repeats = call.repeats = call.repeats or Repeats(self.launch.restarts)
+            if repeats.another(why):
                 self.waiting.appendleft(call)
+                continue
+            times = "once" if repeats.count == 1 else f"{repeats.count} times"
+            resolve(call, error=dead(f"a sampler died {times} with the same call ({call.verb})", why))
         life.open.clear()
 
     def fail(self, error: Exception) -> None:
@@ -240,9 +241,9 @@ class Dispatch:
             self._check(found[1])
         if self._living:
             self._seen = self.now()
-        elif all(slot.deaths > self.launch.restarts for slot in self._slots):
-            last = self._slots[-1]
-            raise dead(f"no sampler stays alive (deaths in a row: {last.deaths})", last.why)
+        elif all(slot.repeats.exhausted for slot in self._slots):
+            last = self._slots[-1].repeats
+            raise dead(f"no sampler stays alive (deaths in a row: {last.count})", last.why)
         elif self.now() - self._seen > self.launch.seconds:
             raise self.processes.no_room()
 
@@ -251,8 +252,8 @@ class Dispatch:
         life, now = slot.life, self.now()
         if life is None:
             if not self.processes.placed(slot.number):
-                slot.deaths = 0  # When there is room again, it is on another node.
-            elif slot.deaths <= self.launch.restarts and now >= slot.after:
+                slot.repeats.answered()  # When there is room again, it is on another node.
+            elif not slot.repeats.exhausted and now >= slot.after:
                 return self._start(slot)
             empty = len(self._slots) - self._living
             self._due.put(slot.number, now + max(TICK, empty / CHECKS), slot)

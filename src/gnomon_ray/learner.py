@@ -26,10 +26,11 @@ from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.verbs import files_of, write_files
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
+from gnomon.repeats import Repeats
 from gnomon.run.losses import LearnerLoss
 from gnomon.stats import Stats
 from gnomon.workers import Carried, packed
-from gnomon_ray.deaths import PING, START, dead, pause
+from gnomon_ray.deaths import PING, START, dead
 from gnomon_ray.fleet import connect
 from gnomon_ray.places import FAILED, GONE, Place, reason
 from gnomon_ray.trainer import Trainer
@@ -55,8 +56,7 @@ class RayLearner:
         """Reference to the files of the last kept state; None: the learner as it was made."""
         self._since: list[tuple[str, Any]] = []
         """Calls after that state which change the learner: verb, and reference to the arguments."""
-        self._deaths, self._why = 0, ""
-        """In a row, without an answered call between them; and the reason of the last."""
+        self._repeats = Repeats(config.launch.restarts)
         self._losses: list[LearnerLoss] = []
         launch = config.launch.model_copy(update={"type": "local"})
         there = config.model_copy(update={"learner": "local", "launch": launch})
@@ -139,7 +139,7 @@ class RayLearner:
             if isinstance(found, ResourceError) and found.code == "E509":  # One of the learner's own processes died.
                 self._lose(str(found))
                 continue
-            self._deaths = 0
+            self._repeats.answered()
             if isinstance(found, GnomonError):
                 raise found
             return pickle.loads(found)
@@ -150,9 +150,11 @@ class RayLearner:
         Raises: ResourceError E511, E512; E514 where the disk of a new one is full.
         """
         while self._actor is None:
-            if self._deaths > self._launch.restarts:
-                raise dead(f"the learner does not stay alive (deaths in a row: {self._deaths})", self._why)
-            time.sleep(pause(self._deaths))
+            if self._repeats.exhausted:
+                raise dead(
+                    f"the learner does not stay alive (deaths in a row: {self._repeats.count})", self._repeats.why
+                )
+            time.sleep(self._repeats.pause)
             self._wait_for_room()
             actor = self._actor = self._place.actor(Trainer, self._parts, 4)
             try:
@@ -177,7 +179,7 @@ class RayLearner:
     def _wait_for_room(self) -> None:
         began = time.monotonic()
         while not self._place.placed:
-            self._deaths = 0  # When there is room again, it is on another node.
+            self._repeats.answered()  # When there is room again, it is on another node.
             if time.monotonic() - began > self._launch.seconds:
                 raise self._place.no_room(self._launch.seconds)
             time.sleep(PING / 10)
@@ -197,7 +199,7 @@ class RayLearner:
 
     def _lose(self, why: str) -> None:
         self._kill()
-        self._deaths, self._why = self._deaths + 1, why
+        self._repeats.another(why)
         self._losses.append(LearnerLoss(why=why, calls=len(self._since)))
 
     def _kill(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import select
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from gnomon.learners.verbs import files_of, write_files
 from gnomon.learners.wire import loads, written
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
+from gnomon.repeats import Repeats
 from gnomon.stats import Stats
 
 __all__ = ["AGAIN", "ALIVE", "CALL", "SESSION", "ServedLearner"]
@@ -55,8 +57,8 @@ class ServedLearner:
 
     def __init__(self, url: str, token: str, settings: Mapping[str, Any], objective: Named) -> None:
         self.url, self._token, self._objective, self._session = url, token, objective, ""
-        self._number, self._seen = 0, 0.0
-        """Of the last call, and monotonic time of the server's last sign of life."""
+        self._number, self._repeats = 0, Repeats(math.inf, PATIENCE)
+        """Of the last call, and its failures."""
         self._session = str(self._call("begin", dict(settings)))
 
     def score(
@@ -90,7 +92,8 @@ class ServedLearner:
 
     def _call(self, verb: str, *arguments: Any) -> Any:
         """What the server answers. A call whose request or answer was lost is sent again, under the same number."""
-        self._number, self._seen = self._number + 1, time.monotonic()
+        self._number += 1
+        self._repeats.answered()
         where, body = f"{self.url} ({verb})", written(arguments)
         while True:
             try:
@@ -100,8 +103,8 @@ class ServedLearner:
                 break
             except (OSError, HTTPException, ValueError) as error:  # ValueError: what is no address, token or server.
                 lost = isinstance(error, OSError | HTTPException) and not isinstance(error, ConnectionRefusedError)
-                if not (lost and self._session) or time.monotonic() - self._seen > PATIENCE:
-                    what, why = "the learner's server cannot be reached", str(error) or type(error).__name__
+                what, why = "the learner's server cannot be reached", str(error) or type(error).__name__
+                if not (lost and self._session and self._repeats.another(why)):
                     raise ResourceError("E508", what, where=where, why=why, fix=AGAIN) from None
                 time.sleep(PAUSE)
         raise refusal(status, data, where)
@@ -113,7 +116,7 @@ class ServedLearner:
                 status, data = self._exchanged(ALIVE, written(()))
                 if status != 200 or not loads(data):
                     raise ConnectionError("the server does not have the request")
-                self._seen = time.monotonic()
+                self._repeats.answered()
             answer = connection.getresponse()
             return answer.status, answer.read()
 

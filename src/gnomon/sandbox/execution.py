@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from gnomon.repeats import Repeats
 from gnomon.sandbox.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Resource, Value, Work
 from gnomon.sandbox.reports import Reports, ending, text
 from gnomon.sandbox.run import NONCE, encoded
@@ -27,9 +28,9 @@ class Lost:
 class Execution:
     """One job. A `Job` is one run with all inputs; a `Program` is one run per input."""
 
-    def __init__(self, work: Work, place: int, limits: Limits) -> None:
+    def __init__(self, work: Work, place: int, limits: Limits, retries: int = 0) -> None:
         self.work, self.place, self.limits = work, place, limits
-        self.tries = 0
+        self.repeats = Repeats(retries)
         self.outcome: Outcome | Lost | None = None
         self.clean = False
         """Whether the sandbox can be reused for another job."""
@@ -41,7 +42,6 @@ class Execution:
     def begin(self, worker: SandboxWorker, selector: selectors.BaseSelector) -> None:
         """Begin the job in a sandbox that runs no other job."""
         self.worker, self.selector = worker, selector
-        self.tries += 1
         self.outcome, self.clean = None, False
         self.values: list[Value] = []
         self.stdout, self.stderr = bytearray(), bytearray()

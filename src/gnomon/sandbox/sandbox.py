@@ -98,7 +98,7 @@ class Sandbox:
                 mine.close()
 
     def _map(self, jobs: Iterable[Work], stop: socket.socket | None) -> list[Outcome]:
-        executions = [Execution(job, place, self.limits) for place, job in enumerate(jobs)]
+        executions = [Execution(job, place, self.limits, self.retries) for place, job in enumerate(jobs)]
         outcomes: list[Outcome | None] = [None] * len(executions)
         waiting, busy = deque(executions), set[Execution]()
         with selectors.DefaultSelector() as selector:
@@ -150,7 +150,7 @@ class Sandbox:
             self._drop(worker)
         if not isinstance(outcome, Lost):
             return outcome
-        if execution.tries <= self.retries:
+        if execution.repeats.another():
             execution.outcome = None
             return None
         return self._lost(execution)
@@ -162,7 +162,7 @@ class Sandbox:
         except ResourceError as error:
             return Broken(reason=str(error))
         if isinstance(again, Finished) and again.values == CHECKED:
-            return Raised(error=f"Lost: its sandbox died {execution.tries} times, and runs other code")
+            return Raised(error=f"Lost: its sandbox died {execution.repeats.count} times, and runs other code")
         return Broken(reason=f"sandboxes die: {again}")
 
     def _take(self, *, wait: bool) -> SandboxWorker | None:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gnomon.errors import ConfigError, VerifierError
+from gnomon.repeats import Repeats
 from gnomon.verifiers.slot import Malformed
 from gnomon.verifiers.strict_json import strict_json
 
@@ -59,21 +60,19 @@ class Endpoint:
 
     def __call__(self, prompt: str) -> str:
         """The model's text. Raises: VerifierError E115 if there is none. No message contains the key."""
-        problem = ""
-        for attempt in range(self.tries):
-            if attempt:
-                time.sleep(self.pause * 2 ** (attempt - 1))
+        repeats = Repeats(self.tries - 1)
+        while True:
             try:
                 status, raw = self.exchange(prompt)
             except (OSError, http.client.HTTPException, TimeoutError) as error:
-                problem = f"{type(error).__name__}: {error}"[:200]
-                continue
-            if status == 200:
-                return self.read(raw)
-            problem = f"the server answered {status}"
-            if status not in AGAIN:
-                break
-        raise self.broken(problem)
+                problem, again = f"{type(error).__name__}: {error}"[:200], True
+            else:
+                if status == 200:
+                    return self.read(raw)
+                problem, again = f"the server answered {status}", status in AGAIN
+            if not (again and repeats.another(problem)):
+                raise self.broken(problem)
+            time.sleep(self.pause * 2 ** (repeats.count - 1))
 
     def exchange(self, prompt: str) -> tuple[int, bytes]:
         """Send one request. Returns: the status and the body, within the deadline and the size limit."""

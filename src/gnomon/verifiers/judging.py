@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from gnomon.repeats import Repeats
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.slot import Importing, Verifier
 from gnomon.workers import Died, Exceeded, Outcome, Pool, Raised, Returned
@@ -92,13 +93,11 @@ class Tries:
     exceeded, since the machine may have been busy."""
 
     def __init__(self, retries: int) -> None:
-        self._left = {Status.FAILED: retries, Status.EXCEEDED: SLOW}
+        self._repeats = {Status.FAILED: Repeats(retries), Status.EXCEEDED: Repeats(SLOW)}
 
     def another(self, retry: Retry) -> bool:
         """Whether the job is retried after this failure. Counts that retry."""
-        status = retry.verdict.status
-        self._left[status] -= 1
-        return self._left[status] >= 0
+        return self._repeats[retry.verdict.status].another(retry.verdict.detail)
 
 
 def settled(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock, Thread, current_thread
 from typing import Any
 
+from gnomon.repeats import Repeats
 from gnomon.workers.fork_server import ForkServer
 from gnomon.workers.import_time import ZERO, Clocks
 from gnomon.workers.outcomes import Died, Exceeded, Lost, Outcome, Raised, Returned
@@ -50,8 +51,6 @@ class Limits:
     """Largest pickled result, in bytes."""
     recycle: int
     """Calls after which a worker is replaced."""
-    retries: int
-    """Number of retries of a job after its worker died."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -70,7 +69,8 @@ class Job:
     """Whether it can run only on the worker of its affinity."""
     movable: bool = False
     """Whether a bound job ends with `Lost` where its worker is busy with a long call and another worker is free."""
-    tries: int = 0
+    repeats: Repeats
+    """Deaths of workers that had it."""
     outcomes: list[Outcome] = field(default_factory=list)
     """Outcomes of the calls so far."""
     future: Future[list[Outcome]] = field(default_factory=Future)
@@ -275,7 +275,6 @@ class Dispatcher:
             self._drop(worker)
             self._enqueue([job])
             return
-        job.tries += 1
         job.outcomes.clear()
         if job.affinity is not None and not job.bound:
             self.release(job.affinity)
@@ -294,7 +293,7 @@ class Dispatcher:
         try:
             running.clocks = running.worker.clocks()
         except OSError:
-            self._over(running, Died(running.job.tries))
+            self._died(running)
             return
         self._write(running)
 
@@ -306,7 +305,7 @@ class Dispatcher:
         except BlockingIOError:
             pass
         except OSError:
-            self._over(running, Died(running.job.tries, self._unreceived(len(running.call))))
+            self._died(running, self._unreceived(len(running.call)))
             return
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if running.unsent else 0)
         if self._selector.get_key(channel).events != events:
@@ -337,7 +336,7 @@ class Dispatcher:
         size = int.from_bytes(received[:HEAD], "little") if len(received) >= HEAD else 0
         if not piece:
             why = self._unreceived(len(running.call)) if running.unsent else ""
-            self._over(running, Died(running.job.tries, why))
+            self._died(running, why)
         elif size > self._limits.output + 1024:
             self._over(running, Exceeded("output"), drop=True)
         elif len(received) >= HEAD + max(size, 1):
@@ -347,7 +346,7 @@ class Dispatcher:
         try:
             kind, *rest = self._opened(answer)
             if kind == "too large":
-                self._over(running, Died(running.job.tries, self._unreceived(int(rest[0]))))
+                self._died(running, self._unreceived(int(rest[0])))
                 return
             outcome = OUTCOMES[kind](*rest)
         except Exception as error:  # Only a worker that is no longer ours, or a value that does not travel, does this.
@@ -356,6 +355,11 @@ class Dispatcher:
             return
         running.worker.calls += 1
         self._over(running, outcome, drop=outcome == Exceeded("memory"))
+
+    def _died(self, running: Running, why: str = "") -> None:
+        """Handle the death of a worker in a call."""
+        running.job.repeats.another(why)
+        self._over(running, Died(running.job.repeats.count, why))
 
     def _over(self, running: Running, outcome: Outcome, *, drop: bool = False) -> None:
         """Handle the end of a call. Args: drop: whether to end its worker."""
@@ -370,7 +374,7 @@ class Dispatcher:
             self._drop(worker)
         else:
             self._idle.append(worker)
-        if isinstance(outcome, Died) and not job.bound and job.tries <= self._limits.retries:
+        if isinstance(outcome, Died) and not job.bound and not job.repeats.exhausted:
             self._waiting.append(job)
         elif job.future.set_running_or_notify_cancel():
             job.future.set_result(job.outcomes)

@@ -17,6 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from gnomon.repeats import Repeats
 from gnomon.sandbox.probe import capabilities
 from gnomon.workers.dispatch import Affinity, Dispatcher, Job, Limits
 from gnomon.workers.fork_server import ForkServer
@@ -73,12 +74,13 @@ class Pool:
         if hardened:
             capabilities(("worker",))
         self.seconds, self.wall, self.memory = seconds, 10 * seconds if wall is None else wall, memory
+        self.retries = retries
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
         task = packed((function, memory, output, readable if hardened else None))
         modules = [*([] if name == "__main__" else [name]), *imports]
         self._server = ForkServer(modules, task, variables or {})
-        limits = Limits(workers=workers, memory=memory, output=output, recycle=recycle, retries=retries)
+        limits = Limits(workers=workers, memory=memory, output=output, recycle=recycle)
         self._dispatcher = Dispatcher(self._server, limits, opened if hardened else pickle.loads)
         self._end = weakref.finalize(self, self._dispatcher.close)
 
@@ -143,7 +145,8 @@ class Pool:
 
     def _job(self, calls: Sequence[Call], *, patience: float = 1.0, **settings: Any) -> Job:
         """Make a job. A job that cannot be pickled is finished at once."""
-        job = Job(calls=[], seconds=patience * self.seconds, wall=patience * self.wall, **settings)
+        seconds, wall = patience * self.seconds, patience * self.wall
+        job = Job(calls=[], seconds=seconds, wall=wall, repeats=Repeats(self.retries), **settings)
         try:
             job.calls = [packed(call) for call in calls]
         except Exception as error:  # A value's own code decides how it is pickled, so it may raise anything.

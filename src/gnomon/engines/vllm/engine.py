@@ -30,6 +30,7 @@ from gnomon.models.adapter import Adapter
 from gnomon.models.folder import base_hash
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import PROBE, WeightsRef, require_loadable
+from gnomon.repeats import Repeats
 from gnomon.stats import Stats, Sum
 from gnomon.types import Completion, Finish, Request
 
@@ -93,7 +94,7 @@ class VLLM:
         self.in_flight = False
         """Whether weights may be loaded while requests run. They go on with the keys and values that they have."""
         self.adapter = adapter
-        self.command, self.patience, self.restarts, self.threads = tuple(command), patience, restarts, threads
+        self.command, self.patience, self.threads = tuple(command), patience, threads
         self.tokenizer, self.batch_invariant = Tokenizer(folder), batch_invariant
         self.sleeps, self.gpus, self._asleep = sleeps, gpus, False
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
@@ -111,7 +112,8 @@ class VLLM:
         """What a worker loads, a file or the folder of an adapter, and the version in it."""
         self._replacing: Future[None] | None = None
         self._changing, self._closed = threading.RLock(), False
-        self._waiting = self._failures = self._files = self._replaced = self._resampled = 0
+        self._repeats = Repeats(restarts)
+        self._waiting = self._files = self._replaced = self._resampled = 0
         self._started: list[WorkerProcess] = []
         """Those that have not been ended."""
         self._end = weakref.finalize(self, clear, self.place, self._started)
@@ -138,7 +140,7 @@ class VLLM:
                 except Refused as error:
                     raise self._refused(error) from error
                 else:
-                    self._failures = 0
+                    self._repeats.answered()
                     return self._completion(request, message, arrays)
         finally:
             self._waiting -= 1
@@ -365,11 +367,10 @@ class VLLM:
 
     def _count(self, gone: WorkerProcess) -> None:
         """Count a replacement. Raises: ResourceError E541."""
-        self._failures += 1
-        if self._failures > self.restarts:
+        if not self._repeats.another(gone.why):
             raise ResourceError(
                 "E541",
-                f"the engine's worker ended {self._failures} times without a completion between: {gone.why}",
+                f"the engine's worker ended {self._repeats.count} times without a completion between: {gone.why}",
                 where=" ".join(self.command),
                 why=f"its last output was:\n{gone.tail()}",
                 fix="remove the cause that its output names, then: gnomon resume RUN",

@@ -15,6 +15,7 @@ from gnomon.envs.base import Step
 from gnomon.envs.wire import key_json, read_messages, read_step
 from gnomon.errors import VerifierError
 from gnomon.keys import Key
+from gnomon.repeats import Repeats
 from gnomon.types import Status, Task
 from gnomon.verifiers.judging import exceeded
 
@@ -142,8 +143,8 @@ def fetched(url: str, path: str, body: Mapping[str, Any] | None, headers: Mappin
     """
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    problem: Exception = ValueError("it was never tried")
-    for _ in range(tries):
+    repeats = Repeats(tries - 1)
+    while True:
         connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
         try:
             sent = {"Content-Type": "application/json", **headers} if body is not None else dict(headers)
@@ -152,15 +153,14 @@ def fetched(url: str, path: str, body: Mapping[str, Any] | None, headers: Mappin
             response = connection.getresponse()
             text = response.read()
             if response.status >= 500:
-                problem = ValueError(f"status {response.status}: {text[:300]!r}")
-                continue
+                raise ValueError(f"status {response.status}: {text[:300]!r}")
             if response.status != 200:
                 why = f"status {response.status}: {text[:300].decode(errors='replace')}"
                 raise VerifierError("E179", f"the server refused {path}", where=url, why=why)
             return json.loads(text)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            problem = error
+            why = f"{type(error).__name__}: {error}"
+            if not repeats.another(why):
+                raise VerifierError("E179", f"no answer to {path} in {tries} tries", where=url, why=why) from error
         finally:
             connection.close()
-    why = f"{type(problem).__name__}: {problem}"
-    raise VerifierError("E179", f"no answer to {path} in {tries} tries", where=url, why=why)

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gnomon.errors import ResourceError
+from gnomon.repeats import Repeats
 from gnomon.sandbox import run as run_module
 from gnomon.sandbox.job import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Value, Work
 from gnomon.sandbox.remote import far
@@ -89,7 +90,8 @@ class Elsewhere(ABC):
         nonce = secrets.token_bytes(NONCE)
         script = self._script(work, inputs, stdin, nonce)
         timeout = self.limits.wall_seconds * max(1, len(inputs)) + SPARE
-        for left in reversed(range(self.retries + 1)):
+        repeats = Repeats(self.retries)
+        while True:
             try:
                 reply = self.execute(script, timeout)
                 break
@@ -98,7 +100,7 @@ class Elsewhere(ABC):
             except ResourceError:
                 raise
             except Exception as error:
-                if not left:
+                if not repeats.another():
                     return Broken(reason=f"{type(self).__name__}: {type(error).__name__}: {error}")
         return self._read(work, reply, len(inputs), nonce)
 
