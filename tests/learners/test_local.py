@@ -21,7 +21,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import text_pass
-from gnomon.objectives import Need, objective, penalties
+from gnomon.objectives import Need, Reach, objective, penalties, reaches
 from gnomon.rollout import Actor, pack
 from gnomon.types import Sampling
 from learners.sequences import Line, credited, lines, made
@@ -116,9 +116,10 @@ def test_sequences_without_credit_are_not_computed_and_do_not_matter(batch):
 
 
 def test_an_objective_is_told_which_tokens_were_demonstrated(batch):
-    """Of every token, in every micro-batch; and of none where the step does not say."""
+    """Of every token, once in every micro-batch; and of none where the step does not say."""
     told = []
 
+    @reaches(Reach.TOKEN)
     def ratio(tokens):
         told.append((tokens.sequence, tokens.demonstrated))
         return torch.ones_like(tokens.logp)
@@ -127,7 +128,7 @@ def test_an_objective_is_told_which_tokens_were_demonstrated(batch):
     given = torch.arange(60).reshape(10, 6) % 5 == 2
     shown = replace(batch, rollouts=replace(batch.rollouts, demonstrated=given))
     learner(micro_batch=300).forward_backward(shown, row)
-    assert len(told) > 1 and any(mask.any() and not mask.all() for _, mask in told)
+    assert len(told) == len(shown.micro_batches(300)) > 1 and any(mask.any() and not mask.all() for _, mask in told)
     assert all(torch.equal(mask, given.flatten()[sequence]) for sequence, mask in told)
     told.clear()
     learner(micro_batch=300).forward_backward(batch, row)
