@@ -31,6 +31,7 @@ class Noise:
 
     def __init__(self, key: bytes, vocabulary: int) -> None:
         self._words = np.frombuffer(key, dtype="<u8")
+        self._pair: list[int] = self._words.view("<i8").tolist()
         self._stream = np.random.Generator(np.random.Philox(key=self._words))
         self._shape = (max(1, AHEAD // vocabulary), vocabulary)
         self._ahead: list[np.ndarray] = []
@@ -45,7 +46,7 @@ class Noise:
     def place(self) -> tuple[list[int], int]:
         """The key as two int64 words, and how many numbers of the stream are before the next position, which passes."""
         self._position += 1
-        return self._words.view("<i8").tolist(), (self._position - 1) * self._shape[1]
+        return self._pair, (self._position - 1) * self._shape[1]
 
 
 def gumbel(uniform: Tensor) -> Tensor:
@@ -60,6 +61,8 @@ def sampled(logp: Tensor, noise: Sequence[Noise]) -> Tensor:
     and two policies that are close agree on most tokens. The noise is made for a few rows at a time. The uniform
     numbers are the same on every device; their logarithms, in float64, may differ in the last bit.
     """
+    if logp.is_cuda and (draw := by_kernel("drawn")):
+        return draw(*places(noise, logp.device), logp)
     rows = rows_at_once(logp.shape[1], logp.device)
     found = []
     for start in range(0, len(noise), rows):
@@ -77,21 +80,28 @@ def uniform(noise: Sequence[Noise], vocabulary: int, device: torch.device) -> Te
     """[B, vocabulary] uniform numbers of every stream's next position, float64, made on the device."""
     if device.type == "cpu":
         return torch.from_numpy(np.stack([row.next() for row in noise]))
+    fill = (device.type == "cuda" and by_kernel("uniform")) or philox.uniform
+    return fill(*places(noise, device), vocabulary)
+
+
+def places(noise: Sequence[Noise], device: torch.device) -> tuple[Tensor, Tensor]:
+    """[B, 2] words of every stream's key, and [B] how many numbers are before its next position, which passes."""
     keys, starts = zip(*(row.place() for row in noise), strict=True)
-    fill = by_kernel() if device.type == "cuda" else philox.uniform
-    return fill(torch.tensor(keys, device=device), torch.tensor(starts, device=device), vocabulary)
+    return torch.tensor(keys, device=device), torch.tensor(starts, device=device)
 
 
 @cache
-def by_kernel() -> Callable[[Tensor, Tensor, int], Tensor]:
-    """The function that makes uniform numbers on a CUDA device: that of all devices where no kernel can be compiled."""
+def by_kernel(name: str) -> Callable[..., Tensor] | None:
+    """A function of `philox_kernel`; None where no kernel can be compiled: other operations make the same numbers."""
     if not compiles():
-        return philox.uniform
+        return None
     from gnomon.engines import philox_kernel
 
     key, start = (torch.zeros(shape, dtype=torch.int64, device="cuda") for shape in ((1, 2), (1,)))
     try:
         philox_kernel.uniform(key, start, 1)
-    except Exception:  # Whatever the compiler or the driver lacks, other operations make the same numbers.
-        return philox.uniform
-    return philox_kernel.uniform
+        philox_kernel.drawn(key, start, torch.zeros(1, 1, device="cuda"))
+    except Exception:  # Whatever the compiler or the driver lacks.
+        return None
+    found: Callable[..., Tensor] = getattr(philox_kernel, name)
+    return found

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gnomon.models.attention import QUERIES, SPAN, Prefix, additive, blocks, capped, weighed
+from gnomon.models.kernels import compiles
 
 __all__ = ["Decode", "Plan"]
 
@@ -246,11 +247,16 @@ class Slots:
 
     def write(self, place: Tensor, keys: Tensor, values: Tensor) -> None:
         """Put one token, [B, kv_heads, size], at a place of each of the first slots."""
+        if place.is_cuda and compiles() and keys.stride(2) == values.stride(2) == 1:
+            from gnomon.models import write_kernel
+
+            return write_kernel.write(self.keys, self.values, place, keys, values)
         _, kv_heads, length, size = self.keys.shape
         head = torch.arange(len(place) * kv_heads, device=place.device)
         where = head * length + place.repeat_interleave(kv_heads)
         self.keys.view(-1, size).index_copy_(0, where, keys.reshape(-1, size))
         self.values.view(-1, size).index_copy_(0, where, values.reshape(-1, size))
+        return None
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy slots, all of them read before any is written."""

@@ -24,9 +24,9 @@ __all__ = ["SIDE", "Flex"]
 
 SIDE = 128
 """Queries and keys of one block of the mask; a pass is padded to whole blocks."""
-EXACT_PRODUCTS: Any = {"FLOAT32_PRECISION": "'ieee'"}
+OPTIONS: Any = {"FLOAT32_PRECISION": "'ieee'", "ROWS_GUARANTEED_SAFE": True}
 """Products of float32 are computed in float32; by default the kernel may round their factors to TensorFloat-32. The
-kernel reads this option, but the declared type of its options lacks it."""
+kernel reads this option, but the declared type of its options lacks it. Every token sees itself, so no row is empty."""
 VARIANTS = 128
 """How often the kernel may be compiled in one process."""
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -54,12 +54,12 @@ class Flex:
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
     ) -> Tensor:
         refuse(query, key, value)
-        tokens = len(query)
+        tokens, missing = len(query), len(self._end) - len(query)
         q, k, v = (
-            pad(x, (0, 0, 0, 0, 0, len(self._end) - tokens)).transpose(0, 1)[None] for x in (query * scale, key, value)
+            (pad(x, (0, 0, 0, 0, 0, missing)) if missing else x).transpose(0, 1)[None] for x in (query, key, value)
         )
         kernel = fused() if query.is_cuda else plain
-        out = kernel(q, k, v, None if cap is None else capping(cap, q.device), self.mask(window))
+        out = kernel(q, k, v, None if cap is None else capping(cap, q.device), self.mask(window), scale)
         return out[0].transpose(0, 1)[:tokens]
 
     def mask(self, window: int | None) -> BlockMask:
@@ -159,16 +159,17 @@ def listed(blocks: Places, device: torch.device) -> tuple[Tensor, Tensor]:
     return count, which
 
 
-def plain(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, mask: BlockMask) -> Tensor:
+def plain(
+    query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, mask: BlockMask, scale: float
+) -> Tensor:
     """[1, heads, T, size]. Without compilation, all scores are stored."""
-    options = EXACT_PRODUCTS if query.is_cuda else None
-    return flex_attention(
-        query, key, value, score_mod, mask, scale=1.0, enable_gqa=query.shape[1] != key.shape[1], kernel_options=options
-    )
+    options = OPTIONS if query.is_cuda else None
+    grouped = query.shape[1] != key.shape[1]
+    return flex_attention(query, key, value, score_mod, mask, scale=scale, enable_gqa=grouped, kernel_options=options)
 
 
 @cache
-def fused() -> Callable[[Tensor, Tensor, Tensor, ScoreMod | None, BlockMask], Tensor]:
+def fused() -> Callable[[Tensor, Tensor, Tensor, ScoreMod | None, BlockMask, float], Tensor]:
     """`plain`, compiled for passes of every length. Fails where torch has no kernel, rather than store all scores.
 
     It is compiled once for each dtype, each kind of mask and score, with and without gradients, and for few and many

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def settle() -> None:
     torch.cos(torch.zeros(1, device="cpu"))
 
 
+@cache
 def compiles() -> bool:
     """Whether Triton can make kernels for a CUDA device: it needs a compiler for C and the headers of Python."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

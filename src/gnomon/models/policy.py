@@ -26,7 +26,8 @@ from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
 from gnomon.models.folder import AGAIN, base_hash, model_folder
-from gnomon.models.kernels import settle
+from gnomon.models.fused import fuse, is_fused
+from gnomon.models.kernels import compiles, settle
 from gnomon.models.packed import Packed
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
 from gnomon.models.projection import Projection, full_kl, token_collision, token_logp
@@ -134,6 +135,8 @@ class Policy(torch.nn.Module):
         # No sequence is padded, and looking for padding waits for the device.
         model.base_model.warn_if_padding_and_no_attention_mask = no_warning
         self.adapter = adapter.inject(model) if adapter else None
+        if torch.cuda.is_available():
+            fuse(model)
         self._adapted = True
         self.sources: dict[str, str] = {}
         """Names in the folder of the parameters that have no values yet, by their own names."""
@@ -246,7 +249,8 @@ class Policy(torch.nn.Module):
         The bits stay the same. In bfloat16 both would keep their input in float32 too.
         """
         for module in self.model.modules():
-            if type(module).__name__.endswith("RMSNorm") or isinstance(module, Down):
+            norm = type(module).__name__.endswith("RMSNorm") and not (self.device.type == "cuda" and is_fused(module))
+            if norm or isinstance(module, Down):
                 module.forward = partial(recomputed_if_long, module.forward)
 
     @property
@@ -256,7 +260,9 @@ class Policy(torch.nn.Module):
     @property
     def projection(self) -> Projection:
         """From hidden states to scores over the vocabulary."""
-        return Projection(self.model.get_output_embeddings().weight, self.cap, self.precision.logp, self.most_scores)
+        weight = self.model.get_output_embeddings().weight
+        fused = weight.is_cuda and self.whole is not Packed and compiles()
+        return Projection(weight, self.cap, self.precision.logp, self.most_scores, fused)
 
     @property
     def vocabulary(self) -> int:

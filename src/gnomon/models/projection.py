@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,10 @@ CHUNK = 2**22
 DEVICE_CHUNK = 2**26
 """As `CHUNK`, on another device: 256 MiB in float32. A device needs many tokens at once to be used to the full, and the
 sum of the gradient of the weights is read and written for each chunk."""
+FUSED_CHUNK = 2**27
+"""As `DEVICE_CHUNK`, where the scores are held in the dtype of the product alone: 256 MiB in bfloat16."""
+VARIANTS = 128
+"""How often a function may be compiled in one process."""
 FEW = 64
 """Tokens of a chunk of a large vocabulary. With fewer, reading the weights and the gradient takes most of the time."""
 
@@ -34,6 +39,8 @@ class Projection(NamedTuple):
     """The coarsest dtype of scores."""
     most: int = 0
     """Scores held at once; 0: as many as suit the device."""
+    fused: bool = False
+    """Whether what becomes of a product is computed in one kernel, which may round otherwise than the sampler."""
 
     def scores(self, hidden: Tensor, weight: Tensor | None = None) -> Tensor:
         """[T, vocabulary] of hidden states [T, size]. Args: weight, a stand-in for the projection's own.
@@ -44,8 +51,13 @@ class Projection(NamedTuple):
 
     def bounded(self, product: Tensor) -> Tensor:
         """The scores of a product of hidden states and weights."""
-        found = at_least(product, self.dtype)
-        return found if self.cap is None else self.cap * torch.tanh(found / self.cap)
+        return bounded(product, self.cap, self.dtype)
+
+
+def bounded(product: Tensor, cap: float | None, dtype: torch.dtype) -> Tensor:
+    """As `Projection.bounded`."""
+    found = at_least(product, dtype)
+    return found if cap is None else cap * torch.tanh(found / cap)
 
 
 def logp_of(scores: Tensor, temperature: float | Tensor) -> Tensor:
@@ -103,6 +115,12 @@ class ChunkedLogp(torch.autograd.Function):
         ctx.projection, ctx.temperature = projection, temperature
         logps, entropies = [], []
         for h, y in chunks(projection, hidden, target):
+            if projection.fused:
+                product = linear(h, projection.weight)
+                found = compiled(read)(product, y, projection.cap, projection.dtype, temperature)
+                logps.append(found[0])
+                entropies.append(found[1])
+                continue
             logp = logp_of(scores_of_few(projection, h), temperature)
             logps.append(logp.gather(1, y[:, None])[:, 0])
             entropies.append(-logp.exp().mul_(logp).sum(-1))
@@ -119,6 +137,11 @@ class ChunkedLogp(torch.autograd.Function):
             by_logp = torch.zeros_like(by_entropy)
         grads = (by_logp, by_logp if by_entropy is None else by_entropy)
         for h, y, g, e in chunks(ctx.projection, hidden, target, *grads):
+            if ctx.projection.fused:
+                product, form = linear(h, weight), (ctx.projection.cap, ctx.projection.dtype, ctx.temperature)
+                slope = compiled(slopes)(product, y, g, None if by_entropy is None else e, *form)
+                found.add(slope, h, weight)
+                continue
             product = linear(h, weight).requires_grad_()
             with torch.enable_grad():
                 logp = logp_of(ctx.projection.bounded(product), ctx.temperature)
@@ -128,6 +151,47 @@ class ChunkedLogp(torch.autograd.Function):
             (by_product,) = torch.autograd.grad(outs, product, weights)
             found.add(by_product, h, weight)
         return found.by_hidden, found.by_weight, None, None, None
+
+
+def read(
+    product: Tensor, target: Tensor, cap: float | None, dtype: torch.dtype, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """[T] log-probabilities of the targets and [T] entropies, of a product [T, vocabulary]."""
+    logp = logp_of(bounded(product, cap, dtype), temperature)
+    return logp.gather(1, target[:, None])[:, 0], -(logp.exp() * logp).sum(-1)
+
+
+def slopes(
+    product: Tensor,
+    target: Tensor,
+    by_logp: Tensor,
+    by_entropy: Tensor | None,
+    cap: float | None,
+    dtype: torch.dtype,
+    temperature: float,
+) -> Tensor:
+    """[T, vocabulary] the gradient of the product, in its dtype, from those of what `read` returns.
+
+    Equations: ∂log π(y)/∂z(v) = 1[v = y] − π(v) and ∂H/∂z(v) = −π(v)·(log π(v) + H), of tempered scores z.
+    """
+    scores = bounded(product, cap, dtype)
+    logp = logp_of(scores, temperature)
+    chance = logp.exp()
+    hit = torch.arange(product.shape[1], device=product.device) == target[:, None]
+    found = by_logp[:, None] * (hit.to(chance.dtype) - chance)
+    if by_entropy is not None:
+        entropy = -(chance * logp).sum(-1, keepdim=True)
+        found = found - by_entropy[:, None] * chance * (logp + entropy)
+    if cap is not None:
+        found = found * (1 - (scores / cap) ** 2)
+    return (found / temperature).to(product.dtype)
+
+
+@cache
+def compiled(work: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as few kernels, which read the product and hold nothing else of its size."""
+    torch._dynamo.config.recompile_limit = max(VARIANTS, torch._dynamo.config.recompile_limit)
+    return torch.compile(work, fullgraph=True)
 
 
 class ChunkedKl(torch.autograd.Function):
@@ -190,6 +254,8 @@ class Gradients:
             self._total = product_of(left, right)
         elif right.dtype == self._total.dtype:
             self._total.addmm_(left, right)
+        elif right.is_cuda:
+            torch.addmm(self._total, left, right, out_dtype=torch.float32, out=self._total)
         else:
             self._total += product_of(left, right)
 
@@ -228,6 +294,6 @@ def chunks(projection: Projection, *tensors: Tensor, models: int = 1) -> Iterato
     Args: models: how many have scores for every token.
     """
     vocabulary = models * len(projection.weight)
-    most = projection.most or most_scores(projection.weight.device.type)
+    most = projection.most or (FUSED_CHUNK if projection.fused else most_scores(projection.weight.device.type))
     pieces = -(-len(tensors[0]) * vocabulary // max(most, FEW * vocabulary))
     return zip(*(tensor.tensor_split(pieces) for tensor in tensors), strict=True)
