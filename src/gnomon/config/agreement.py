@@ -73,12 +73,13 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             fix="engine=embedded, or rollout.entropy=false",
         )
     elsewhere = config.placement.learner_has_own_device
-    if config.policy.attention == "flex" and config.policy.device == "cpu" and not elsewhere:
+    chosen = config.policy.attention
+    if chosen not in ("auto", "exact") and config.policy.device == "cpu" and not elsewhere:
         yield ConfigError(
             "E338",
-            "policy.attention=flex cannot train with policy.device=cpu",
+            f"policy.attention={chosen} cannot train with policy.device=cpu",
             where=origins.get("policy.attention", "policy.attention"),
-            why="torch has a backward pass of flex_attention for CUDA devices only",
+            why="torch computes its gradient on CUDA devices only",
             fix="policy.attention=exact, or policy.device=cuda",
         )
     if kind is not EngineKind.VLLM and config.engine.batch_invariant:

@@ -14,7 +14,6 @@ __all__ = ["SMALLEST", "fits_flex", "has_experts", "head_size", "overflows", "re
 SMALLEST = 16
 """Smallest size of an attention head for which torch has a kernel of flex_attention on CUDA devices."""
 
-
 OVERFLOWING = ("gemma2", "gemma3", "glm4")
 """Beginnings of transformers' names of families whose hidden states leave the range of float16. Source: vLLM 0.32,
 which does not load them in float16."""

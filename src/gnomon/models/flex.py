@@ -24,9 +24,9 @@ __all__ = ["SIDE", "Flex"]
 
 SIDE = 128
 """Queries and keys of one block of the mask; a pass is padded to whole blocks."""
-OPTIONS: Any = {"FLOAT32_PRECISION": "'ieee'", "ROWS_GUARANTEED_SAFE": True}
+EXACT_PRODUCTS: Any = {"FLOAT32_PRECISION": "'ieee'"}
 """Products of float32 are computed in float32; by default the kernel may round their factors to TensorFloat-32. The
-kernel reads this option, but the declared type of its options lacks it. Every token sees itself, so no row is empty."""
+kernel reads this option, but the declared type of its options lacks it."""
 VARIANTS = 128
 """How often the kernel may be compiled in one process."""
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -163,7 +163,7 @@ def plain(
     query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, mask: BlockMask, scale: float
 ) -> Tensor:
     """[1, heads, T, size]. Without compilation, all scores are stored."""
-    options = OPTIONS if query.is_cuda else None
+    options = EXACT_PRODUCTS if query.is_cuda else None
     grouped = query.shape[1] != key.shape[1]
     return flex_attention(query, key, value, score_mod, mask, scale=scale, enable_gqa=grouped, kernel_options=options)
 

@@ -302,7 +302,7 @@ def layout_of(config: RunConfig, device: Device) -> Whole:
     if chosen == "auto" and device.name != "cpu" and config.policy.device != "cpu":
         models = [described(path) for path in (config.policy.path, config.policy.reference) if path]
         chosen = "flex" if all(map(fits_flex, models)) else "exact"
-    return PlannedFlex if chosen == "flex" else Packed
+    return PlannedFlex if chosen not in ("auto", "exact") else Packed
 
 
 def trainable(config: RunConfig, whole: Whole, layers: int = 0) -> Policy:

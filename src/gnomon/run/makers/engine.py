@@ -97,7 +97,7 @@ def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
 def probe_bound(config: RunConfig) -> float:
     """Largest difference of a probe between the learner and an engine of Gnomon's own. Two attentions differ by as much
     as the dtype rounds; in float32 by so little that an old layer is still seen."""
-    coarse = config.policy.dtype != "float32" and attention_of(config) == "flex"
+    coarse = config.policy.dtype != "float32" and attention_of(config) != "exact"
     return COARSE if coarse or numbers_differ(config) else LOADED[torch.float32]
 
 
@@ -114,7 +114,7 @@ def engine_dtype(config: RunConfig) -> str:
 
 def apart(config: RunConfig) -> bool:
     """Whether the settings have an engine compute otherwise than the learner does."""
-    return numbers_differ(config) or attention_of(config) == "flex"
+    return numbers_differ(config) or attention_of(config) != "exact"
 
 
 def numbers_differ(config: RunConfig) -> bool:

@@ -9,6 +9,7 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
 from gnomon.models.backends import fits_flex
+from gnomon.models.cudnn import Cudnn
 from gnomon.models.flex import Flex
 from gnomon.models.folder import model_folder
 from gnomon.models.kernels import compiles
@@ -32,7 +33,7 @@ def make_policy(
 
 
 def attention_of(config: RunConfig) -> str:
-    """The attention of training passes, `exact` or `flex`. `auto` is `flex` on a CUDA device where Triton can compile
+    """The attention of training passes, never `auto`. `auto` is `flex` on a CUDA device where Triton can compile
     and the heads of the policy and its reference are wide enough, and else `exact`."""
     if config.policy.attention != "auto":
         return config.policy.attention
@@ -52,20 +53,21 @@ def with_attention(config: RunConfig) -> RunConfig:
 def make_whole(config: RunConfig) -> Whole:
     """The layout of the passes of the learner, its reference and its critic.
 
-    Raises: ConfigError E338 for `policy.attention=flex` on a device where it has no gradient.
+    Raises: ConfigError E338 for an attention on a device where it has no gradient.
     """
-    if attention_of(config) != "flex":
+    chosen = attention_of(config)
+    if chosen == "exact":
         return Packed
     device = make_device(config.policy.device)
     if device.type != "cuda":
         raise ConfigError(
             "E338",
-            f"policy.attention=flex cannot train on the device {device.type}",
+            f"policy.attention={chosen} cannot train on the device {device.type}",
             where="policy.attention",
-            why="torch has a backward pass of flex_attention for CUDA devices only",
+            why="torch computes its gradient on CUDA devices only",
             fix="policy.attention=exact, or policy.device=cuda on a machine with a CUDA device",
         )
-    return Flex
+    return Cudnn if chosen == "cudnn" else Flex
 
 
 def make_device(name: str, where: str = "policy.device") -> torch.device:
