@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
 from gnomon.models.backends import SMALLEST
+from gnomon.models.kernels import VARIANTS
 from gnomon.models.trie import Places, Trie
 
 __all__ = ["SIDE", "Flex"]
@@ -27,8 +28,6 @@ SIDE = 128
 EXACT_PRODUCTS: Any = {"FLOAT32_PRECISION": "'ieee'"}
 """Products of float32 are computed in float32; by default the kernel may round their factors to TensorFloat-32. The
 kernel reads this option, but the declared type of its options lacks it."""
-VARIANTS = 128
-"""How often the kernel may be compiled in one process."""
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 

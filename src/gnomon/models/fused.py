@@ -1,32 +1,46 @@
 """What a CUDA device computes in one kernel instead of several. Nothing here changes what a CPU computes.
 
-Starting a kernel and moving its operands through memory takes most of the time of a small model, so two parts of every
-layer that move much and compute little are replaced: RMS norms, and the adapter beside a linear layer.
+Starting a kernel and moving its operands through memory takes most of the time of a small model, so the
+parts of a layer that move much and compute little are replaced: RMS norms, the gate behind attention, and the adapter
+beside a linear layer.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from inspect import getsource
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn.functional import rms_norm
+from torch.nn.functional import rms_norm, silu
+from transformers.activations import SiLUActivation
 
+from gnomon.models.kernels import compiled, compiles
 from gnomon.models.precision import at_least
 
 __all__ = ["LowRank", "fuse", "is_fused", "splits"]
 
+GATED = "self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))"
+"""How transformers writes the layer behind attention that `gated` computes."""
+SILU = (torch.nn.SiLU, SiLUActivation)
 PLAIN: dict[type, bool] = {}
 """What `plain` has found about classes of norms."""
 
 
-def fuse(model: torch.nn.Module) -> None:
-    """Let RMS norms and adapters of a model compute by the kernels below where their operands allow it."""
+def fuse(model: torch.nn.Module, exact: bool) -> None:
+    """Let parts of a model compute by the kernels below where their operands allow it.
+
+    Args: exact: training passes compute the bits of decoding, so only what both compute alike is replaced.
+    """
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm") and plain(module):
             module.forward = partial(normed, module, module.forward)
+        elif exact:
+            continue
+        elif GATED in (getsource(type(module).forward) if hasattr(module, "gate_proj") else ""):
+            module.forward = partial(gated, module, module.forward)
         elif hasattr(module, "lora_A") and hasattr(module, "base_layer"):
             module.forward = partial(adapted, module, module.forward)
 
@@ -70,6 +84,17 @@ def answers(module: torch.nn.Module) -> bool:
     except Exception:  # Whatever a class of norms needs beside its weight, it is not this norm.
         return False
     return torch.allclose(found, rms_norm(rows, some.shape, some, epsilon(module)), rtol=1e-4, atol=1e-6)
+
+
+def gated(module: Any, forward: Any, x: Tensor) -> Tensor:
+    """The layer behind attention, in training passes. What the gate lets through is computed again, not kept."""
+    if not x.is_cuda or not torch.is_grad_enabled() or not isinstance(module.act_fn, SILU) or not compiles():
+        return forward(x)  # type: ignore[no-any-return]
+    return module.down_proj(compiled(let_through)(module.gate_proj(x), module.up_proj(x)))  # type: ignore[no-any-return]
+
+
+def let_through(gate: Tensor, up: Tensor) -> Tensor:
+    return silu(gate) * up
 
 
 def adapted(layer: Any, forward: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

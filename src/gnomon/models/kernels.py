@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 
-__all__ = ["add_in_order", "compiles", "settle"]
+__all__ = ["VARIANTS", "add_in_order", "compiled", "compiles", "settle"]
+
+VARIANTS = 128
+"""How often a function may be compiled in one process: once for each dtype, and each kind of arguments."""
 
 
 def settle() -> None:
@@ -47,6 +52,13 @@ def compiles() -> bool:
     """Whether Triton can make kernels for a CUDA device: it needs a compiler for C and the headers of Python."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     return bool(find_spec("triton") and compiler and (Path(sysconfig.get_path("include")) / "Python.h").exists())
+
+
+@cache
+def compiled(work: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors as few kernels, which hold nothing between its arguments and what it returns."""
+    torch._dynamo.config.recompile_limit = max(VARIANTS, torch._dynamo.config.recompile_limit)
+    return torch.compile(work, fullgraph=True)
 
 
 def add_in_order() -> None:

@@ -136,7 +136,7 @@ class Policy(torch.nn.Module):
         model.base_model.warn_if_padding_and_no_attention_mask = no_warning
         self.adapter = adapter.inject(model) if adapter else None
         if torch.cuda.is_available():
-            fuse(model)
+            fuse(model, exact=whole is Packed)
         self._adapted = True
         self.sources: dict[str, str] = {}
         """Names in the folder of the parameters that have no values yet, by their own names."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from gnomon.models.attention import MIN_ROWS
+from gnomon.models.kernels import compiled
 from gnomon.models.precision import at_least
 
 __all__ = ["Projection", "chunks", "entropy_of", "full_kl", "logp_of", "most_scores", "token_collision", "token_logp"]
@@ -22,8 +22,6 @@ DEVICE_CHUNK = 2**26
 sum of the gradient of the weights is read and written for each chunk."""
 FUSED_CHUNK = 2**27
 """As `DEVICE_CHUNK`, where the scores are held in the dtype of the product alone: 256 MiB in bfloat16."""
-VARIANTS = 128
-"""How often a function may be compiled in one process."""
 FEW = 64
 """Tokens of a chunk of a large vocabulary. With fewer, reading the weights and the gradient takes most of the time."""
 
@@ -185,13 +183,6 @@ def slopes(
     if cap is not None:
         found = found * (1 - (scores / cap) ** 2)
     return (found / temperature).to(product.dtype)
-
-
-@cache
-def compiled(work: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as few kernels, which read the product and hold nothing else of its size."""
-    torch._dynamo.config.recompile_limit = max(VARIANTS, torch._dynamo.config.recompile_limit)
-    return torch.compile(work, fullgraph=True)
 
 
 class ChunkedKl(torch.autograd.Function):
