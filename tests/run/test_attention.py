@@ -121,12 +121,13 @@ def test_a_resumed_run_keeps_the_attention_that_it_began_with(tmp_path: Path, mo
     assert set(seen) <= {"exact"}
 
 
-def test_flex_on_a_cpu_is_refused_with_the_one_that_works() -> None:
+@pytest.mark.parametrize("attention", ["flex", "cudnn"])
+def test_what_a_cpu_cannot_compute_is_refused_with_what_works(attention: str) -> None:
     with pytest.raises(ConfigErrors, match=r"E338(.|\n)*fix: policy\W+attention\W+exact"):
-        configured(attention="flex", device="cpu")
+        configured(attention=attention, device="cpu")
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match=r"E338(.|\n)*fix: policy\W+attention\W+exact"):
-            make_whole(configured(attention="flex"))
+            make_whole(configured(attention=attention))
 
 
 @pytest.mark.parametrize("setting", ["path", "reference"])

@@ -7,6 +7,7 @@ beside a linear layer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from inspect import getsource
 from typing import Any
@@ -20,7 +21,7 @@ from transformers.activations import SiLUActivation
 from gnomon.models.kernels import compiled, compiles
 from gnomon.models.precision import at_least
 
-__all__ = ["LowRank", "fuse", "is_fused", "splits"]
+__all__ = ["LowRank", "fuse", "is_fused", "plain", "split"]
 
 GATED = "self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))"
 """How transformers writes the layer behind attention that `gated` computes."""
@@ -110,41 +111,40 @@ def adapted(layer: Any, forward: Any, x: Tensor, *args: Any, **kwargs: Any) -> T
 class LowRank(torch.autograd.Function):
     """base + scale · x·Aᵀ·Bᵀ, with factors in float32 beside x and base in bfloat16.
 
-    Matrix units multiply 16 bits exactly and add up in float32. A factor in float32 is the sum of numbers of 16 bits
-    (`splits`), which are more columns of the same product: float32's precision without a copy of x in float32.
+    Matrix units multiply 16 bits exactly and add up in float32. A factor is the sum of two numbers of 16 bits, which
+    are more columns of the same product: nearly the precision of float32, without a copy of x in float32.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, base: Tensor, down: Tensor, up: Tensor, scale: float) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
-        inner = exact(rows, down.t()) * scale
-        ctx.save_for_backward(rows, down, up, inner)
+        a, b = split(down), split(up)
+        inner = split(whole(wide(rows, torch.cat(a).t())) * scale)
+        ctx.save_for_backward(rows, *a, *b, *inner)
         ctx.scale, ctx.shape = scale, x.shape
-        return rounded(inner, up.t(), base.reshape(-1, base.shape[-1])).view(base.shape)
+        return torch.addmm(base.reshape(-1, base.shape[-1]), beside(inner), facing(b).t()).view(base.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
-        rows, down, up, inner = ctx.saved_tensors
+        rows, a_high, a_low, b_high, b_low, *inner = ctx.saved_tensors
         slope = grads[0].reshape(-1, grads[0].shape[-1])
-        by_inner = exact(slope, up) * ctx.scale
-        by_up = exact(slope.t(), inner)
-        by_down = exact(rows.t(), by_inner).t()
-        return rounded(by_inner, down).view(ctx.shape), grads[0], by_down, by_up, None
+        by_inner = split(whole(wide(slope, torch.cat([b_high, b_low], 1))) * ctx.scale)
+        by_up = whole(wide(slope.t(), torch.cat(inner, 1)))
+        by_down = whole(wide(rows.t(), torch.cat(by_inner, 1))).t()
+        by_x = beside(by_inner) @ facing((a_high.t(), a_low.t())).t()
+        return by_x.view(ctx.shape), grads[0], by_down, by_up, None
 
 
-def splits(x: Tensor, count: int) -> list[Tensor]:
-    """Numbers of 16 bits whose sum is x in float32: up to 2⁻²⁴ of it for three of them, 2⁻¹⁶ for two."""
-    found = []
-    for _ in range(count):
-        found.append(x.to(torch.bfloat16))
-        x = x - found[-1]
-    return found
+def split(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Two numbers in bfloat16 whose sum is x in float32, up to 2⁻¹⁶ of it."""
+    high = x.to(torch.bfloat16)
+    return high, (x - high).to(torch.bfloat16)
 
 
-def exact(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right in float32, of left in bfloat16 and right [n, columns] in float32."""
-    count, columns = 3, right.shape[1]
-    return wide(left, torch.cat(splits(right, count), 1)).view(len(left), count, columns).sum(1)
+def whole(parts: Tensor) -> Tensor:
+    """[n, r] of columns [n, 2r] whose halves are to be added."""
+    high, low = parts.chunk(2, 1)
+    return high + low
 
 
 def wide(left: Tensor, right: Tensor) -> Tensor:
@@ -154,8 +154,12 @@ def wide(left: Tensor, right: Tensor) -> Tensor:
     return at_least(left) @ at_least(right)
 
 
-def rounded(left: Tensor, right: Tensor, total: Tensor | None = None) -> Tensor:
-    """left @ right of factors in float32, on top of a total, in bfloat16: the products that its 8 bits can tell."""
-    (a, b), (c, d) = splits(left, 2), splits(right, 2)
-    columns, rows = torch.cat([a, b, a], 1), torch.cat([c, c, d])
-    return columns @ rows if total is None else torch.addmm(total, columns, rows)
+def beside(parts: Sequence[Tensor]) -> Tensor:
+    """The left factor of a product of split numbers; `facing` is the right one. Low times low is too small to count."""
+    high, low = parts
+    return torch.cat([high, low, high], 1)
+
+
+def facing(parts: Sequence[Tensor]) -> Tensor:
+    high, low = parts
+    return torch.cat([high, high, low], 1)
