@@ -250,13 +250,13 @@ class Slots:
         if place.is_cuda and compiles() and keys.stride(2) == values.stride(2) == 1:
             from gnomon.models import write_kernel
 
-            return write_kernel.write(self.keys, self.values, place, keys, values)
+            write_kernel.write(self.keys, self.values, place, keys, values)
+            return
         _, kv_heads, length, size = self.keys.shape
         head = torch.arange(len(place) * kv_heads, device=place.device)
         where = head * length + place.repeat_interleave(kv_heads)
         self.keys.view(-1, size).index_copy_(0, where, keys.reshape(-1, size))
         self.values.view(-1, size).index_copy_(0, where, values.reshape(-1, size))
-        return None
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy slots, all of them read before any is written."""

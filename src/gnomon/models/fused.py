@@ -1,8 +1,8 @@
 """What a CUDA device computes in one kernel instead of several. Nothing here changes what a CPU computes.
 
-Starting a kernel and moving its operands through memory takes most of the time of a small model, so the
-parts of a layer that move much and compute little are replaced: RMS norms, the gate behind attention, and the adapter
-beside a linear layer.
+Starting a kernel and moving its operands through memory takes most of the time of a small model, so the parts of a
+layer that move much and compute little are replaced: RMS norms, the gate behind attention, and the adapter beside a
+linear layer.
 """
 
 from __future__ import annotations
@@ -77,9 +77,8 @@ def answers(module: torch.nn.Module) -> bool:
         return False
     random = torch.Generator(device="cpu").manual_seed(0)
     some = torch.rand(len(weight), generator=random, device="cpu") + 0.5
-    rows = torch.randn(3, len(weight), generator=random, device="cpu") * torch.tensor(
-        [[1e-3], [1.0], [10.0]], device="cpu"
-    )
+    sizes = torch.tensor([[1e-3], [1.0], [10.0]], device="cpu")
+    rows = sizes * torch.randn(3, len(weight), generator=random, device="cpu")
     try:
         found = functional_call(module, {"weight": some}, (rows,))
     except Exception:  # Whatever a class of norms needs beside its weight, it is not this norm.

@@ -112,7 +112,7 @@ class ChunkedLogp(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, target)
         ctx.projection, ctx.temperature = projection, temperature
         logps, entropies = [], []
-        for h, y in chunks(projection, hidden, target):
+        for h, y in chunks(projection, hidden, target, most=FUSED_CHUNK if projection.fused else 0):
             if projection.fused:
                 product = linear(h, projection.weight)
                 found = compiled(read)(product, y, projection.cap, projection.dtype, temperature)
@@ -134,7 +134,8 @@ class ChunkedLogp(torch.autograd.Function):
             assert by_entropy is not None
             by_logp = torch.zeros_like(by_entropy)
         grads = (by_logp, by_logp if by_entropy is None else by_entropy)
-        for h, y, g, e in chunks(ctx.projection, hidden, target, *grads):
+        most = FUSED_CHUNK if ctx.projection.fused else 0
+        for h, y, g, e in chunks(ctx.projection, hidden, target, *grads, most=most):
             if ctx.projection.fused:
                 product, form = linear(h, weight), (ctx.projection.cap, ctx.projection.dtype, ctx.temperature)
                 slope = compiled(slopes)(product, y, g, None if by_entropy is None else e, *form)
@@ -279,12 +280,12 @@ def most_scores(device: str) -> int:
     return CHUNK if device == "cpu" else DEVICE_CHUNK
 
 
-def chunks(projection: Projection, *tensors: Tensor, models: int = 1) -> Iterator[tuple[Tensor, ...]]:
+def chunks(projection: Projection, *tensors: Tensor, models: int = 1, most: int = 0) -> Iterator[tuple[Tensor, ...]]:
     """The tensors in even pieces: of as many scores as are held at once, or of `FEW` tokens.
 
-    Args: models: how many have scores for every token.
+    Args: models: how many have scores for every token; most: scores held at once, 0 for as many as suit the device.
     """
     vocabulary = models * len(projection.weight)
-    most = projection.most or (FUSED_CHUNK if projection.fused else most_scores(projection.weight.device.type))
+    most = projection.most or most or most_scores(projection.weight.device.type)
     pieces = -(-len(tensors[0]) * vocabulary // max(most, FEW * vocabulary))
     return zip(*(tensor.tensor_split(pieces) for tensor in tensors), strict=True)
