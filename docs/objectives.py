@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -143,9 +142,14 @@ def shown(value: float) -> str:
     return "—" if math.isnan(value) else number(value, 3)
 
 
+@functools.cache
+def card_of(name: str) -> Card:
+    return card(name, size_for(name))
+
+
 def viewer_card(name: str) -> dict[str, Any]:
     """The card as the viewer shows it: labels and texts, and the chart's numbers to four digits."""
-    found = card(name, size_for(name))
+    found = card_of(name)
     facts = [
         ("expected gradient", found.expected_gradient),
         ("equation", found.equation),
@@ -174,26 +178,34 @@ def viewer_card(name: str) -> dict[str, Any]:
 
 def pages() -> dict[str, str]:
     """Every page by its path under docs/."""
-    cards = [card(name, size_for(name)) for name in sorted(TABLE)]
+    cards = [card_of(name) for name in sorted(TABLE)]
     index = INDEX.format(group=4, rows="\n".join(map(index_row, cards)))
     return {"objectives.md": index, **{f"objectives/{found.name}.md": page(found) for found in cards}}
 
 
+def relative_weights(name: str) -> tuple[float, ...]:
+    """w(p)/w(½) of a row in the largest groups that can be enumerated."""
+    row = objective(name)
+    return curve(row, group=max(LARGEST, row.min_group)).relative
+
+
 @functools.cache
 def classes() -> list[tuple[list[str], tuple[float, ...]]]:
-    """Rows by the shape of their w, in the largest groups that can be enumerated; the largest class first."""
-    found: dict[tuple[str, ...], tuple[list[str], tuple[float, ...]]] = {}
+    """Rows by the shape of their w; the largest class first."""
+    found: dict[str, tuple[list[str], tuple[float, ...]]] = {}
     for name in sorted(TABLE):
-        relative = curve(objective(name), group=max(LARGEST, objective(name).min_group)).relative
-        key = tuple(shown(value) for value in relative)
-        found.setdefault(key, ([], relative))[0].append(name)
+        relative = relative_weights(name)
+        found.setdefault(numbers(relative), ([], relative))[0].append(name)
     return sorted(found.values(), key=lambda entry: (-len(entry[0]), entry[0]))
 
 
-def digest() -> str:
-    """What the chart was drawn from, hashed; numbers to three digits."""
-    text = "\n".join(f"{' '.join(names)}: {' '.join(map(shown, relative))}" for names, relative in classes())
-    return hashlib.sha256(text.encode()).hexdigest()
+def numbers(relative: Sequence[float]) -> str:
+    return " ".join(map(shown, relative))
+
+
+def drawn() -> str:
+    """What the chart is drawn from, a line for each class; the chart holds it as its description."""
+    return "\n".join(f"{' '.join(names)}: {numbers(relative)}" for names, relative in classes())
 
 
 NAMED = ("rloo", "grpo", "dapo", "maxrl", "pkpo", "pass_at_all", "reinforce_pp", "rft", "gepo", "tpo", "vapo")
@@ -230,7 +242,7 @@ def plot(path: Path) -> None:
     axes.set_yticks([0.05, 0.1, 0.25, 0.5, 1, 2, 4, 10], labels=["1/20", "1/10", "1/4", "1/2", "1", "2", "4", "10"])
     axes.minorticks_off()
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    figure.savefig(path, metadata={"Date": None, "Description": digest()})
+    figure.savefig(path, metadata={"Date": None, "Description": drawn()})
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
 
 

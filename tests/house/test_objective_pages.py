@@ -10,11 +10,12 @@ from types import ModuleType
 
 import pytest
 
-from gnomon.objectives import TABLE
+from gnomon.objectives import OPTIONS, TABLE, objective
 from gnomon.theory import group_mean_bias, own_mean_bias
 from gnomon.viewer.objective import objective_card
 
 DOCS = Path(__file__).parents[2] / "docs"
+PLOT = "out of date, run python docs/objectives.py --plot docs/objectives.svg"
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +27,32 @@ def writer() -> ModuleType:
     return module
 
 
-@pytest.mark.long
-def test_the_committed_pages_are_what_the_code_writes(writer: ModuleType) -> None:
-    written = writer.pages()
-    there = {f"objectives/{page.name}" for page in (DOCS / "objectives").glob("*.md")} | {"objectives.md"}
-    assert there == set(written) and len(written) == len(TABLE) + 1, "run python docs/objectives.py"
-    old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
-    assert not old, f"out of date, run python docs/objectives.py: {old}"
+def test_every_row_has_a_page_and_a_line_of_the_index(writer: ModuleType) -> None:
+    index = (DOCS / "objectives.md").read_text()
+    assert {page.stem for page in (DOCS / "objectives").glob("*.md")} == set(TABLE), "run python docs/objectives.py"
+    lines = re.findall(r"^\| \[\w+\]\(objectives/.*$", index, re.M)
+    assert [re.findall(r"\w+", line)[0] for line in lines] == sorted(TABLE)
+    assert index == writer.INDEX.format(group=4, rows="\n".join(lines)), "run python docs/objectives.py"
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.every
+def test_a_page_says_what_the_row_declares(writer: ModuleType, name: str) -> None:
+    row, page = objective(name), (DOCS / "objectives" / f"{name}.md").read_text()
+    for text in (
+        row.expected_gradient,
+        row.equation,
+        row.source,
+        *(each.text for each in OPTIONS[name].options.values()),
+    ):
+        assert writer.cell(text) in page, "run python docs/objectives.py"
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_page_is_what_the_code_writes(writer: ModuleType, name: str) -> None:
+    found = writer.card_of(name)
+    assert (DOCS / "objectives" / f"{name}.md").read_text() == writer.page(found), "run python docs/objectives.py"
+    assert writer.index_row(found) in (DOCS / "objectives.md").read_text().splitlines()
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -44,11 +64,22 @@ def test_the_viewer_shows_the_card_that_the_code_computes(writer: ModuleType, na
     assert shown == json.loads(json.dumps(computed)), "run python docs/objectives.py"
 
 
-@pytest.mark.long
-def test_the_chart_was_drawn_from_these_numbers(writer: ModuleType) -> None:
-    command = "python docs/objectives.py --plot docs/objectives.svg"
-    assert writer.digest() in (DOCS / "objectives.svg").read_text(), f"out of date, run {command}"
-    assert sum(len(names) for names, _ in writer.classes()) == len(TABLE)
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, str]:
+    """The numbers that the chart was drawn from, by the name of the row."""
+    text = re.search(r"<dc:description>(.*?)</dc:description>", (DOCS / "objectives.svg").read_text(), re.S)
+    assert text
+    lines = [line.partition(": ") for line in text[1].splitlines()]
+    return {name: numbers for names, _, numbers in lines for name in names.split()}
+
+
+def test_the_chart_has_every_row(drawn: dict[str, str]) -> None:
+    assert set(drawn) == set(TABLE), PLOT
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_chart_was_drawn_from_the_curve_of_each(writer: ModuleType, drawn: dict[str, str], name: str) -> None:
+    assert drawn[name] == writer.numbers(writer.relative_weights(name)), PLOT
 
 
 def test_what_divisions_do_to_length_is_what_the_closed_forms_say() -> None:

@@ -32,11 +32,54 @@ def part(name: str, out: Path, **variables: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.long
-def test_gradients_are_exact_and_tests_are_counted(tmp_path: Path) -> None:
-    gradient, tested = part("a", tmp_path)["figures"]
+def gradient_and_tests(figures: list[dict[str, Any]]) -> None:
+    gradient, tested = figures
     assert gradient["name"] == "gradient of llama in float32" and 0 < gradient["smallest"] <= gradient["largest"] < 3e-6
     assert tested["name"] == "tests/learners/test_device.py" and tested["passed"] > 3 and tested["failed"] == 0
+
+
+def step_beside_trl(figures: list[dict[str, Any]]) -> None:
+    sizes, ours, theirs, ratio = figures
+    assert (sizes["prompts"], sizes["replies"], sizes["reply_tokens"]) == (2, 2, 8)
+    assert (ours["name"], theirs["name"]) == ("gnomon, LoRA 16", "trl, LoRA 16")
+    assert ratio["times_as_fast"] == pytest.approx(theirs["step_seconds"] / ours["step_seconds"])
+    assert ratio["share_of_memory"] == pytest.approx(ours["peak_gib"] / theirs["peak_gib"])
+
+
+def tasks_before_and_after(figures: list[dict[str, Any]]) -> None:
+    assert [each["name"] for each in figures] == ["addition, 2x2", "subtraction, 2x2"]
+    for each in figures:
+        assert each["steps"] == len(each["reward"]) == 2 and each["step_seconds"] > 0
+        assert list(each["held_out"]) == ["0", "2"]
+
+
+def plan_and_run(figures: list[dict[str, Any]]) -> None:
+    *constants, run = figures
+    assert [each["name"] for each in constants] == [
+        "products in torch.float32", "products in torch.bfloat16", "traffic", "a small operation", "noise",
+        "Packed of one row",
+    ]  # fmt: skip
+    assert all(value > 0 for each in constants[:-1] for value in each.values() if isinstance(value, float))
+    assert 0.5 < run["planned_gib"] / run["gib"] < 2 and run["planned_seconds"] > 0 and run["seconds"] > 0
+
+
+def processes(figures: list[dict[str, Any]]) -> None:
+    assert [each["name"] for each in figures] == ["1 processes", "2 processes"]
+    assert all(each["step_seconds"] > 0 for each in figures)
+
+
+SLOW = {
+    "a": gradient_and_tests, "c": step_beside_trl, "d": tasks_before_and_after, "g": plan_and_run, "h": processes
+}  # fmt: skip
+"""Parts of 15 to 30 seconds of processor time."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SLOW)
+def test_a_slow_part_writes_its_figures(tmp_path: Path, name: str) -> None:
+    for package in ("trl", "peft", "datasets") if name == "c" else ():
+        pytest.importorskip(package)
+    SLOW[name](part(name, tmp_path)["figures"])
 
 
 def test_the_trainer_is_timed_with_the_shapes_of_the_table(tmp_path: Path) -> None:
@@ -70,26 +113,6 @@ def test_operations_are_counted_as_prime_rl_counts_them(monkeypatch: pytest.Monk
         assert flops(learner, Case(rank, [10, 20])) == linear + attention
 
 
-@pytest.mark.long
-def test_a_whole_step_is_timed_beside_trl(tmp_path: Path) -> None:
-    for package in ("trl", "peft", "datasets"):
-        pytest.importorskip(package)
-    sizes, ours, theirs, ratio = part("c", tmp_path)["figures"]
-    assert (sizes["prompts"], sizes["replies"], sizes["reply_tokens"]) == (2, 2, 8)
-    assert (ours["name"], theirs["name"]) == ("gnomon, LoRA 16", "trl, LoRA 16")
-    assert ratio["times_as_fast"] == pytest.approx(theirs["step_seconds"] / ours["step_seconds"])
-    assert ratio["share_of_memory"] == pytest.approx(ours["peak_gib"] / theirs["peak_gib"])
-
-
-@pytest.mark.long
-def test_two_tasks_are_trained_and_evaluated_before_and_after(tmp_path: Path) -> None:
-    figures = part("d", tmp_path)["figures"]
-    assert [each["name"] for each in figures] == ["addition, 2x2", "subtraction, 2x2"]
-    for each in figures:
-        assert each["steps"] == len(each["reward"]) == 2 and each["step_seconds"] > 0
-        assert list(each["held_out"]) == ["0", "2"]
-
-
 def test_sampling_is_timed_beside_the_limit(tmp_path: Path) -> None:
     memory, *rows, steps = part("e", tmp_path)["figures"]
     assert memory["gb_per_second"] > 0 and steps["step_milliseconds"] > 0 and steps["replayed"] == 0
@@ -100,24 +123,6 @@ def test_sampling_is_timed_beside_the_limit(tmp_path: Path) -> None:
 def test_what_is_not_installed_is_a_reason(tmp_path: Path) -> None:
     found = part("f", tmp_path)
     assert (found["status"], found["reason"], found["figures"]) == ("skipped", "GNOMON_VLLM_PYTHON is not set", [])
-
-
-@pytest.mark.long
-def test_a_plan_is_compared_with_the_device_and_with_a_run(tmp_path: Path) -> None:
-    *constants, run = part("g", tmp_path)["figures"]
-    assert [each["name"] for each in constants] == [
-        "products in torch.float32", "products in torch.bfloat16", "traffic", "a small operation", "noise",
-        "Packed of one row",
-    ]  # fmt: skip
-    assert all(value > 0 for each in constants[:-1] for value in each.values() if isinstance(value, float))
-    assert 0.5 < run["planned_gib"] / run["gib"] < 2 and run["planned_seconds"] > 0 and run["seconds"] > 0
-
-
-@pytest.mark.long
-def test_one_process_and_two_are_timed(tmp_path: Path) -> None:
-    figures = part("h", tmp_path)["figures"]
-    assert [each["name"] for each in figures] == ["1 processes", "2 processes"]
-    assert all(each["step_seconds"] > 0 for each in figures)
 
 
 def test_a_part_that_fails_or_is_cut_short_does_not_stop_the_next(
