@@ -42,6 +42,7 @@ app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 app.command("doctor")(examining.doctor)
 app.command("check-weights")(examining.check_weights)
+app.command("conform")(examining.conform)
 app.command("plan")(planning.plan)
 
 

@@ -68,6 +68,7 @@ ELSEWHERE = {
     "ablate": "as scaling",
     "base": "trains for minutes",
     "model": "needs a package of weights",
+    "conform": "needs a trainer; tests/conformance has one",
     "check-weights": "needs a server; tests/engines/test_served.py has one",
 }
 """Commands that are not here, and why."""

@@ -1,4 +1,5 @@
-"""`gnomon doctor`: what is wrong with this machine, a recipe or a run. `gnomon check-weights`: what a server serves."""
+"""`gnomon doctor`: what is wrong with this machine, a recipe or a run. `gnomon check-weights`: what a server serves.
+`gnomon conform`: what another trainer computes."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from gnomon.errors import ConfigError
 from gnomon.reading.lines import say
 from gnomon.terminal import put
 
-__all__ = ["check_weights", "doctor"]
+__all__ = ["check_weights", "conform", "doctor"]
 
 
 def doctor(
@@ -73,6 +74,29 @@ def check_weights(
     found = compared(url, folder, old=old, model=model, key=secret, seconds=seconds)
     put(json.dumps(found.body(), indent=1)) if as_json else say(served_text(found))
     sys.exit({Answer.SERVED: 0, Answer.NOT_SERVED: 3, Answer.UNKNOWN: 4}[found.answer])
+
+
+def conform(
+    what: Annotated[str, typer.Argument(metavar="TRAINER", help="trl, or a function as file.py:gradient.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="OBJECTIVE …", help="Default: all that the trainer lists.")
+    ] = None,
+    python: Annotated[str, typer.Option(metavar="FILE", help="The interpreter that has the trainer.")] = sys.executable,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print tables in Markdown.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the gradients of another trainer with what its objectives declare. Exit code 1: one differs."""
+    from gnomon.conformance import Grade, trainer
+    from gnomon.conformance import conform as judged
+    from gnomon.conformance import text as shown
+
+    with trainer(what, python) as found:
+        cells = judged(found, names or ())
+    if as_json:
+        put(json.dumps(shown.body(cells), indent=1))
+    else:
+        say(shown.markdown(cells) if markdown else shown.text(cells))
+    sys.exit(1 if any(cell.grade is Grade.FAIL for cell in cells) else 0)
 
 
 def is_run(word: str) -> bool:

@@ -1,0 +1,298 @@
+"""What is asked of a trainer, one property a check, and how its answer is graded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gnomon.conformance.batch import ALPHABET, Batch, Row, base, group_of
+from gnomon.conformance.expected import declared, every, variants
+from gnomon.conformance.policy import policies
+from gnomon.conformance.process import Trainer
+from gnomon.conformance.subject import SAME, Cell, Grade, Refused, Subject, apart, compared, plain
+from gnomon.errors import ConfigError
+from gnomon.objectives import OPTIONS, objective, penalties, ratios
+from gnomon.objectives.row import Objective, Ratio
+from gnomon.objectives.tokens import Tokens
+from gnomon.theory.exact import moments, multisets
+from gnomon.theory.world import graded, outcomes, world
+
+__all__ = ["CHECKS", "conform"]
+
+ROUNDED = 1e-3
+"""What rounding may leave of a gradient that is zero, relative to a plain step."""
+PROMPT = (0, 1)
+
+
+def step(subject: Subject) -> Cell:
+    """The gradient of one step. It decides which reading of the paper the others are held to."""
+    batch = base()
+    found = subject.step = subject.ask(batch)
+    right = [(reading, subject.expect(reading, batch)) for reading in declared(subject.row)]
+    cell = subject.cell("one step", found, [(reading.text, each) for reading, each in right])
+    if cell.grade is Grade.PASS:
+        subject.reading = next(reading for reading, _ in right if reading.text == cell.text)
+        return cell
+    for reading in variants(right[0][0]):
+        each = subject.expect(reading, batch)
+        scale = float(found @ each) / float(each @ each) if each.any() else 0.0
+        if scale and apart(found, scale * each, subject.size) <= 10 * SAME:
+            times = "" if abs(scale - 1) < 1e-4 else f"; {scale:.4g} times that"
+            subject.reading = replace(reading, scale=scale)
+            return replace(
+                cell, text=reading.text + times if reading.text else f"{scale:.4g} times the declared gradient"
+            )
+    return cell
+
+
+def expectation(subject: Subject) -> Cell:
+    """Every group of two in a world of seven answers, each with its chance."""
+    place = world(2)
+    table = subject.policy.table(PROMPT, place)
+    logits = table.detach()
+    possible = outcomes(place, logits, graded)
+    members, orderings = multisets(len(place.answers), 2)
+    chances = orderings * possible.chance[members].prod(dim=1)
+    found = torch.zeros(subject.policy.size, dtype=torch.float64)
+    for group, chance in zip(members.tolist(), chances.tolist(), strict=True):
+        answers = [(place.answers[i], float(possible.reward[i])) for i in group]
+        batch = Batch(groups=(group_of("".join(ALPHABET[i] for i in PROMPT), answers),), max_tokens=2)
+        found += chance * subject.ask(batch)
+    right = []
+    for reading in declared(subject.row):
+        mean = moments(reading.row, place, policy=logits, behavior=logits, possible=possible, group=2).mean
+        right.append((reading.text, subject.policy.pulled(table, mean.reshape(table.shape))))
+    cell = subject.cell("expected gradient", found, right)
+    return replace(cell, equation=subject.row.expected_gradient)
+
+
+def split(subject: Subject) -> Cell:
+    """The same step in micro-batches of 6, 4 and 1 rows, against the step in one piece."""
+    whole = subject.ask(base())
+    for rows in (6, 4, 1):
+        found = subject.ask(replace(base(), micro_batch=rows))
+        cell = subject.cell("micro-batches", found, [("", whole)], [("", whole)])
+        if cell.grade is Grade.FAIL:
+            return replace(cell, text=f"in micro-batches of {rows}, it differs from the same step in one")
+    return cell
+
+
+def order(subject: Subject) -> Cell:
+    """The same step with groups, and rollouts within them, in the opposite order."""
+    batch = base()
+    turned = replace(batch, groups=tuple(group[::-1] for group in batch.groups[::-1]))
+    cell = subject.cell("order of rows", subject.ask(turned), [("", subject.ask(batch))])
+    return replace(cell, text="it depends on the order of the rows") if cell.grade is Grade.FAIL else cell
+
+
+def padding(subject: Subject) -> Cell:
+    """Prompts of one, four and two tokens in one step."""
+    groups = tuple(
+        tuple(replace(row, prompt=prompt) for row in group)
+        for prompt, group in zip(((0,), (0, 1, 1, 0), (1, 0)), base().groups, strict=True)
+    )
+    cell = compared("padding", replace(base(), groups=groups), [plain(subject)], [], subject)
+    wrong = "prompts of other lengths in the step change it"
+    return replace(cell, text=wrong) if cell.grade is Grade.FAIL and not cell.text else cell
+
+
+def tools(subject: Subject) -> Cell:
+    """Rollouts of one, two and three turns, with tokens of tools between them."""
+    groups = (
+        group_of("ab", [("aBBb.", 1.0), ("b.", 0.0), ("aAb.", 0.5), ("bBaAb.", 0.0)]),
+        group_of("ba", [("bb.", 0.0), ("aBa.", 1.0), ("bABa.", 0.25), ("a.", 1.0)]),
+    )
+    reading = plain(subject)
+    wrong = [
+        replace(reading, kept=every, text="the tokens of tools are trained"),
+        replace(reading, by_turn=True, text="advantages are normalised within each turn"),
+    ]
+    return compared("tokens of tools", Batch(groups=groups), [reading], wrong, subject)
+
+
+def cut() -> Batch:
+    """A step with two rollouts that the length limit ended, one of them right."""
+    groups = (
+        group_of("ab", [("a.", 1.0), ("bbabab", 0.0), ("ab.", 1.0), ("b.", 0.0)]),
+        group_of("ba", [("aaabaa", 1.0), ("b.", 0.0), ("ba.", 0.5), ("bab.", 0.0)]),
+    )
+    return Batch(groups=groups)
+
+
+def truncated(subject: Subject) -> Cell:
+    """Rollouts without an end token count like any other."""
+    batch, reading = cut(), plain(subject)
+    gone = subject.expect(reading, replace(batch, mask_truncated=True)) if subject.reading else None
+    cell = compared("truncated", batch, [reading], [], subject)
+    if cell.grade is Grade.FAIL and gone is not None and apart(subject.ask(batch), gone, subject.size) <= SAME:
+        return replace(cell, text="truncated rollouts are left out of the loss")
+    return cell
+
+
+def overlong(subject: Subject) -> Cell:
+    """DAPO's overlong filtering: rollouts without an end token are not in the loss, their rewards stay in the group."""
+    reading = plain(subject)
+    right = [reading, replace(reading, counted=False, text="divided by the rollouts that are left")]
+    wrong = [replace(reading, masks_truncated=False, text="the option changes nothing")]
+    return compared("truncated, masked", replace(cut(), mask_truncated=True), right, wrong, subject)
+
+
+def alone(subject: Subject) -> Cell:
+    """Groups of one rollout: there is nothing to compare it with."""
+    groups = tuple(group[:1] for group in base().groups)
+    return compared("groups of one", Batch(groups=groups), [plain(subject)], [], subject)
+
+
+def equal(subject: Subject) -> Cell:
+    """Groups of three equal rewards whose computed mean differs from them: 0.7 in float64, 0.9 in float32."""
+    rewards = (0.1, 0.7, 0.9)
+    groups = tuple(
+        tuple(replace(row, reward=reward) for row in group[:3])
+        for reward, group in zip(rewards, base().groups, strict=True)
+    )
+    cell = compared("equal rewards", Batch(groups=groups), [plain(subject)], [], subject)
+    if cell.error is None or cell.error > ROUNDED:
+        wrong = "the rounding of equal rewards is divided by a deviation of nearly 0"
+        return replace(cell, text=wrong) if cell.grade is Grade.FAIL and not cell.text else cell
+    return replace(cell, grade=Grade.PASS, text="" if cell.error <= SAME else f"up to {cell.error:.0e} of a plain step")
+
+
+def failed(subject: Subject) -> Cell:
+    """A verifier failed on one rollout of a group. No paper has it: it must not count as a wrong answer."""
+    first, *others = base().groups
+    batch = replace(base(), groups=((*first[:2], replace(first[2], reward=None), first[3]), *others))
+    reading = plain(subject)
+    right = [
+        replace(reading, text="left out of its group"),
+        replace(reading, counted=False, text="left out of its group and of the number of rollouts"),
+        replace(reading, whole_groups=True, text="its group is left out"),
+        replace(reading, whole_groups=True, counted=False, text="its group is left out of the step"),
+    ]
+    wrong = [replace(reading, failed=0.0, text="a failed rollout counts as reward 0")]
+    return compared("failed rollout", batch, right, wrong, subject)
+
+
+def reversed_k3(tokens: Tokens) -> Tensor:
+    """κ of e^l − 1 − l, the estimate with the two policies exchanged."""
+    return 1 - tokens.log_divergence.exp()
+
+
+def k1_in_loss(tokens: Tokens) -> Tensor:
+    return -torch.ones_like(tokens.logp)
+
+
+def nothing(tokens: Tokens) -> Tensor:
+    return torch.zeros_like(tokens.logp)
+
+
+def kl(subject: Subject) -> Cell:
+    """A penalty of 0.1 toward another model, by one of the estimates that descend a KL."""
+    reading = plain(subject)
+    right = [
+        replace(reading, text="k3 in the loss"),
+        replace(reading, penalty=penalties.k2, text="k2, or k3 under the ratio, in the loss"),
+        replace(reading, penalised_reward=True, text="k1 in the reward"),
+    ]
+    wrong = [
+        replace(reading, penalty=reversed_k3, text="the two policies of the penalty are exchanged"),
+        replace(reading, penalty=k1_in_loss, text="k1 in the loss, whose expected gradient is 0"),
+        replace(reading, penalty=nothing, text="the option changes nothing"),
+    ]
+    return compared("KL penalty", replace(base(), kl=0.1), right, wrong, subject)
+
+
+def clip(subject: Subject) -> Cell:
+    """Ratios of 0.001 within and beyond both edges, for advantages of both signs."""
+    reading = plain(subject)
+    if reading.row.ratio is ratios.no_ratio:
+        raise Refused("the row has no ratio")
+    options = {name: option.default for name, option in OPTIONS[subject.row.name].options.items()}
+    low, high = float(options.get("clip_low", 0.2)), float(options.get("clip_high", 0.2))
+    narrow = min(low, high) / 200
+    edges = [1 + high - narrow, 1 + high + narrow, 1 - low + narrow, 1 - low - narrow]
+
+    def moved(row: Row, ratio: float) -> Row:
+        old = subject.policy.logp(row) - torch.tensor(ratio, dtype=torch.float64).log()
+        return replace(row, behavior_logp=tuple(old.tolist()))
+
+    groups = tuple(
+        tuple(moved(row, edges[(place + shift) % 4]) for place, row in enumerate(group))
+        for shift, group in enumerate(base().groups)
+    )
+    changed: dict[str, Ratio] = {
+        "the ratio is not clipped": ratios.unclipped,
+        "the ratio has no gradient": ratios.no_ratio,
+        "the clipped ratio is used alone, without the minimum": partial(band, low=low, high=high),
+        "the two sides of the clip are exchanged": partial(ratios.ppo_clip, low=high, high=low),
+    }
+    wrong = [replace(reading, row=replace(reading.row, ratio=ratio), text=text) for text, ratio in changed.items()]
+    return compared("clip edges", replace(base(), groups=groups), [reading], wrong, subject)
+
+
+def band(tokens: Tokens, *, low: float, high: float) -> Tensor:
+    """The ratio within the band and zero outside, whatever the sign of the advantage."""
+    ratio = tokens.log_ratio.exp()
+    return torch.where((ratio > 1 - low) & (ratio < 1 + high), ratio, torch.zeros_like(ratio))
+
+
+def warm(subject: Subject) -> Cell:
+    """Completions that were sampled at temperature 0.7."""
+    reading = plain(subject)
+    wrong = [replace(reading, temperature=False, text="logits are not divided by the temperature")]
+    return compared("temperature", replace(base(), temperature=0.7), [reading], wrong, subject)
+
+
+CHECKS: dict[str, Callable[[Subject], Cell]] = {
+    "one step": step,
+    "expected gradient": expectation,
+    "micro-batches": split,
+    "order of rows": order,
+    "padding": padding,
+    "tokens of tools": tools,
+    "truncated": truncated,
+    "truncated, masked": overlong,
+    "groups of one": alone,
+    "equal rewards": equal,
+    "failed rollout": failed,
+    "KL penalty": kl,
+    "clip edges": clip,
+    "temperature": warm,
+}
+
+
+def row_of(name: str) -> Objective:
+    try:
+        row = objective(name)
+        declared(row)
+    except ValueError as error:
+        fix = "gnomon conform TRAINER grpo; or name the row in OBJECTIVES of the trainer's file"
+        raise ConfigError("E096", f"{name} cannot be tested", why=str(error), fix=fix) from None
+    return row
+
+
+def conform(trainer: Trainer, names: Sequence[str] = ()) -> list[Cell]:
+    """Every check of every objective.
+
+    Args: names, what the trainer calls its objectives; by default all that it lists.
+    Raises: ConfigError for a name that no row has, or a row that needs more than rewards and log-probabilities.
+    """
+    rows = {name: row_of(trainer.objectives.get(name, name)) for name in names or trainer.objectives}
+    if not rows:
+        raise ConfigError(
+            "E096", "the trainer lists no objectives", why="the file has no OBJECTIVES, and the command names none",
+            fix="gnomon conform file.py:gradient grpo",
+        )  # fmt: skip
+    policy, reference = policies()
+    cells = []
+    for name, row in rows.items():
+        subject = Subject(trainer=trainer, name=name, row=row, policy=policy, reference=reference)
+        for check, judge in CHECKS.items():
+            try:
+                cells.append(judge(subject))
+            except Refused as why:
+                cells.append(Cell(objective=name, check=check, grade=Grade.REFUSED, text=str(why)))
+    return cells

@@ -1,0 +1,99 @@
+"""A trainer in an interpreter of its own, asked over pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnomon.errors import ConfigError, ResourceError
+
+__all__ = ["Trainer", "trainer"]
+
+HERE = Path(__file__).parent
+ADAPTERS = {"trl": HERE / "trl_adapter.py"}
+"""Adapters that are shipped, by the name of the library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """What is tested."""
+
+    gradient: Callable[[dict[str, Any]], dict[str, Tensor]]
+    """The body of a batch to the gradient of the loss. NotImplementedError: the trainer does not offer it."""
+    objectives: Mapping[str, str]
+    """The row of each objective that the trainer has, by its own name for it. Empty: its names are those of rows."""
+
+
+@contextmanager
+def trainer(word: str, python: str = sys.executable) -> Iterator[Trainer]:
+    """A trainer by its name or as `file.py:function`, in a process of that interpreter, which ends with the block."""
+    file, _, function = (f"{ADAPTERS[word]}:gradient" if word in ADAPTERS else word).rpartition(":")
+    if not file or not Path(file).is_file():
+        raise ConfigError(
+            "E095", f"{word} is not a trainer", where=f"the command line: {word}",
+            why=f"a trainer is {' or '.join(ADAPTERS)}, or a function gradient(batch) as file.py:gradient",
+            fix="gnomon conform trl",
+        )  # fmt: skip
+    words = [python, str(HERE / "serve.py"), file, function]
+    try:
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=quiet())
+    except OSError as error:
+        why = f"{python}: {error.strerror}"
+        fix = "name an interpreter that exists, such as --python .venv/bin/python"
+        raise ConfigError(
+            "E095", "the trainer's interpreter cannot be started", where="--python", why=why, fix=fix
+        ) from error
+    with process:
+        try:
+            yield Trainer(gradient=lambda body: gradient(process, body), objectives=received(process))
+        finally:
+            process.kill()
+
+
+def quiet() -> dict[str, str]:
+    return {**os.environ, "PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def received(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout
+    if not (line := process.stdout.readline()):
+        raise ResourceError(
+            "E546", "the process of the trainer ended", why=f"its exit code is {process.wait()}; its error is above",
+            fix="start the file by itself, in the interpreter of the trainer, and repair what it raises",
+        )  # fmt: skip
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def gradient(process: subprocess.Popen[str], body: dict[str, Any]) -> dict[str, Tensor]:
+    assert process.stdin
+    process.stdin.write(json.dumps(body) + "\n")
+    process.stdin.flush()
+    found = received(process)
+    if "refused" in found:
+        raise NotImplementedError(found["refused"])
+    if "error" in found:
+        *_, last = found["error"].strip().splitlines()
+        raise ResourceError(
+            "E546", "the trainer raised an error", why=last, where=place_in(found["error"]),
+            fix="raise NotImplementedError where the trainer does not offer what the batch asks for",
+        )  # fmt: skip
+    return {
+        name: torch.tensor(values, dtype=torch.float64).reshape(shape)
+        for name, (shape, values) in found["values"].items()
+    }
+
+
+def place_in(traceback: str) -> str:
+    """The last line of code that it names."""
+    return [line.strip() for line in traceback.splitlines() if line.startswith("  File ")][-1]

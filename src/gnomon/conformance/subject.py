@@ -1,0 +1,134 @@
+"""A trainer under test with one of its objectives, and how what it returns is graded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gnomon.conformance.batch import Batch
+from gnomon.conformance.expected import Reading, expected
+from gnomon.conformance.policy import Policy
+from gnomon.conformance.process import Trainer
+from gnomon.errors import ConfigError
+from gnomon.objectives import OPTIONS
+from gnomon.objectives.row import Objective
+
+__all__ = ["SAME", "Cell", "Grade", "Refused", "Subject", "apart", "compared", "plain"]
+
+SAME = 2e-6
+"""Largest error relative to the largest entry of a gradient: advantages are often computed in float32."""
+HELD_TO_ZERO = {"groups of one", "equal rewards"}
+"""Checks whose gradient is zero in every reading, so they can be told without one."""
+
+
+class Grade(StrEnum):
+    PASS = "PASS"
+    FAIL = "FAIL"
+    REFUSED = "refused"
+    """The trainer does not offer it, and says so."""
+    UNKNOWN = "unknown"
+    """It cannot be told: the gradient of a plain step already differs from every reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One check of one objective."""
+
+    objective: str
+    """What the trainer calls it."""
+    check: str
+    grade: Grade
+    text: str = ""
+    """Which reading passes, what a wrong gradient equals, or why it was refused."""
+    error: float | None = None
+    """Largest difference, relative to the largest entry of the declared gradient."""
+    cosine: float | None = None
+    """Between the gradient and the declared one."""
+    scale: float | None = None
+    """The part of the gradient along the declared one, as a multiple of it."""
+    equation: str = ""
+
+
+class Refused(Exception):
+    """The trainer does not offer what a check asks for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Subject:
+    """A trainer with one of its objectives, the policies, and the reading that its plain step has turned out to be."""
+
+    trainer: Trainer
+    name: str
+    row: Objective
+    policy: Policy
+    reference: Policy
+    reading: Reading | None = None
+    step: Tensor | None = None
+    """Its gradient of the plain step."""
+
+    def ask(self, batch: Batch) -> Tensor:
+        """[parameters] the gradient that the trainer ascends."""
+        options = {name: option.default for name, option in OPTIONS[self.row.name].options.items()}
+        try:
+            found = self.trainer.gradient(
+                replace(batch, options=options).body(self.name, self.policy.folder, self.reference.folder)
+            )
+        except NotImplementedError as why:
+            raise Refused(str(why)) from None
+        if lost := set(self.policy.names) - set(found):
+            raise ConfigError(
+                "E096", "the trainer returns no gradient of some parameters", why=", ".join(sorted(lost)),
+                fix="return the gradient of each of model.named_parameters(), zeros where there is none",
+            )  # fmt: skip
+        return -torch.cat([found[name].detach().double().cpu().flatten() for name in self.policy.names])
+
+    def expect(self, reading: Reading, batch: Batch) -> Tensor:
+        return expected(self.policy, reading, batch, self.reference)
+
+    def cell(
+        self, check: str, found: Tensor, right: Sequence[tuple[str, Tensor]], wrong: Sequence[tuple[str, Tensor]] = ()
+    ) -> Cell:
+        """The grade of a gradient. Args: right, what passes, the declared one first; wrong, what has a name."""
+        scored = [(apart(found, each, self.size), text, each) for text, each in right]
+        error, text, _ = min(scored, key=lambda entry: entry[0])
+        known = partial(Cell, objective=self.name, check=check, equation=self.row.equation)
+        if error <= SAME:
+            return known(grade=Grade.PASS, text=text, error=error)
+        size = float(right[0][1].norm())
+        cosine = float(found @ right[0][1]) / (float(found.norm()) * size) if size and found.norm() else None
+        scale = float(found @ right[0][1]) / size**2 if size else None
+        named = [text for text, each in wrong if apart(found, each, self.size) <= SAME]
+        text = named[0] if named else "" if torch.isfinite(found).all() else "the gradient is not finite"
+        return known(grade=Grade.FAIL, text=text, error=scored[0][0], cosine=cosine, scale=scale)
+
+    @property
+    def size(self) -> float:
+        """Below which a gradient counts as none: a thousandth of that of a plain step."""
+        return 0.0 if self.step is None else float(self.step.abs().max())
+
+
+def apart(found: Tensor, wanted: Tensor, size: float) -> float:
+    largest = float(wanted.abs().max())
+    error = float((found - wanted).abs().max()) / (largest if largest > 1e-3 * size else size or 1.0)
+    return error if error == error else torch.inf
+
+
+def compared(check: str, batch: Batch, right: Sequence[Reading], wrong: Sequence[Reading], subject: Subject) -> Cell:
+    """The gradient of a batch against readings that pass and faults that have names."""
+    found = subject.ask(batch)
+    if subject.reading is None and check not in HELD_TO_ZERO:
+        return Cell(objective=subject.name, check=check, grade=Grade.UNKNOWN, text="the plain step already differs")
+    passes, faults = (
+        [(reading.text, subject.expect(reading, batch)) for reading in readings] for readings in (right, wrong)
+    )
+    return subject.cell(check, found, passes, faults)
+
+
+def plain(subject: Subject) -> Reading:
+    """What the plain step has turned out to be."""
+    return replace(subject.reading or Reading(text="", row=subject.row), text="")
