@@ -269,7 +269,7 @@ def row_of(name: str) -> Objective:
         row = objective(name)
         declared(row)
     except ValueError as error:
-        fix = "gnomon conform TRAINER grpo; or name the row in OBJECTIVES of the trainer's file"
+        fix = "name rows that exist in OBJECTIVES of the trainer's file, such as grpo"
         raise ConfigError("E096", f"{name} cannot be tested", why=str(error), fix=fix) from None
     return row
 

@@ -23,7 +23,7 @@ __all__ = ["SAME", "Cell", "Grade", "Refused", "Subject", "apart", "compared", "
 SAME = 2e-6
 """Largest error relative to the largest entry of a gradient: advantages are often computed in float32."""
 HELD_TO_ZERO = {"groups of one", "equal rewards"}
-"""Checks whose gradient is zero in every reading, so they can be told without one."""
+"""Checks whose gradient is zero in every reading, so they need none."""
 
 
 class Grade(StrEnum):
@@ -32,7 +32,7 @@ class Grade(StrEnum):
     REFUSED = "refused"
     """The trainer does not offer it, and says so."""
     UNKNOWN = "unknown"
-    """It cannot be told: the gradient of a plain step already differs from every reading."""
+    """The gradient of a plain step already differs from every reading, so the check has no basis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
