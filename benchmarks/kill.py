@@ -1,6 +1,7 @@
 """Kill -9 a training run at random moments, resume it, and compare fingerprints.
 
     python benchmarks/kill.py --trials 20
+    python benchmarks/kill.py --trials 20 --env agent      programs with threads and branches play the episodes
 
 Each trial trains the same recipe in a process of its own, kills it, resumes it to the end, and compares its
 fingerprint with that of a run nobody touched. The processes are forked from one that has imported the libraries and
@@ -24,15 +25,24 @@ import time
 from collections import Counter
 from pathlib import Path
 
+TEAM = Path(__file__).resolve().parent.parent / "tests/endpoint/team_env.py"
 SETTINGS = {
-    "rollout": {"prompts": 16, "group": 8, "max_tokens": 96},
-    "steps": 8,
-    "eval": {"every": 4, "tasks": 32},
-    "save": {"every": 2},
+    "char_count": {
+        "rollout": {"prompts": 16, "group": 8, "max_tokens": 96},
+        "steps": 8,
+        "eval": {"every": 4, "tasks": 32},
+        "save": {"every": 2},
+    },
+    f"{TEAM}:Team": {
+        "rollout": {"prompts": 2, "group": 4, "max_tokens": 24},
+        "steps": 4,
+        "eval": {"every": 2, "tasks": 4},
+        "save": {"every": 1},
+    },
 }
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["gnomon.api", "gnomon.run.local", "transformers.models.gpt_neox.modeling_gpt_neox"])
-PHASES = ("between", "rollout", "gradient", "update", "record", "checkpoint")
+PHASES = ("between", "rollout", "program", "gradient", "update", "record", "checkpoint")
 
 
 class Board:
@@ -67,11 +77,12 @@ class Board:
         self.bytes[:] = bytes(len(self.bytes))
 
 
-def child(folder: Path, board: Board, threads: int) -> None:
+def child(folder: Path, env: str, board: Board, threads: int) -> None:
     """Train, or go on if the folder holds a run, and say which phase it is in."""
     import gnomon
     from gnomon.engines.embedded import Embedded
     from gnomon.learners.local import LocalLearner
+    from gnomon.rollout.programs import Programs
     from gnomon.store import Run
 
     def noting(kind: type, name: str, phase: str) -> None:
@@ -94,6 +105,7 @@ def child(folder: Path, board: Board, threads: int) -> None:
         setattr(kind, name, noted_async if inspect.iscoroutinefunction(real) else noted)
 
     noting(Embedded, "sample", "rollout")
+    noting(Programs, "play", "program")
     noting(LocalLearner, "forward_backward", "gradient")
     noting(LocalLearner, "optim_step", "update")
     noting(Run, "append", "record")
@@ -101,16 +113,16 @@ def child(folder: Path, board: Board, threads: int) -> None:
     if (Path(folder) / "journal.db").exists():
         gnomon.resume(folder).close()
     else:
-        gnomon.train("char_count", run=folder, quiet=True, threads=threads, **SETTINGS).close()
+        gnomon.train(env, run=folder, quiet=True, threads=threads, **SETTINGS[env]).close()
 
 
-def run(folder: Path, board: Board, threads: int, strike: tuple[str, float] | None = None) -> str | None:
+def run(folder: Path, env: str, board: Board, threads: int, strike: tuple[str, float] | None = None) -> str | None:
     """Run the child. `strike` is ("clock", seconds after its first record) or (phase, occurrence).
 
     Returns: the phase that the kill struck; None when the child ended by itself.
     """
     board.clear()
-    process = FORKS.Process(target=child, args=(folder, board, threads))
+    process = FORKS.Process(target=child, args=(folder, env, board, threads))
     process.start()
     struck = None
     if strike is not None:
@@ -130,6 +142,7 @@ def run(folder: Path, board: Board, threads: int, strike: tuple[str, float] | No
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--env", choices=["char_count", "agent"], default="char_count")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -137,9 +150,10 @@ def main() -> int:
 
     home = Path(tempfile.mkdtemp(prefix="gnomon-kill-"))
     board, rng = Board(home / "board"), random.Random(options.seed)
+    env = options.env if options.env in SETTINGS else f"{TEAM}:Team"
     began = time.monotonic()
-    run(home / "untouched", board, options.threads)
-    times = {phase: board.entered(phase) for phase in PHASES[1:]}
+    run(home / "untouched", env, board, options.threads)
+    times = {phase: count for phase in PHASES[1:] if (count := board.entered(phase))}
     with RunReader(home / "untouched") as reader:
         wanted = reader.fingerprint
         length = sum(float(row["seconds"]) for row in reader.timings())
@@ -151,13 +165,13 @@ def main() -> int:
         folder, struck = home / f"trial-{trial}", None
         while struck is None:
             shutil.rmtree(folder, ignore_errors=True)
-            phase = PHASES[1 + trial // 2 % (len(PHASES) - 1)]
+            phase = list(times)[trial // 2 % len(times)]
             strike = (phase, rng.randint(1, times[phase])) if trial % 2 else ("clock", rng.uniform(0, length))
-            struck = run(folder, board, options.threads, strike)
+            struck = run(folder, env, board, options.threads, strike)
         phases[struck] += 1
         if not (folder / "journal.db").exists():
             raise SystemExit(f"the kill of trial {trial + 1} left no journal in {folder}")
-        run(folder, board, options.threads)
+        run(folder, env, board, options.threads)
         with RunReader(folder) as reader:
             found = reader.fingerprint
         good = found == wanted and bool(verify(folder))

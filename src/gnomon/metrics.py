@@ -31,8 +31,8 @@ METRICS: Mapping[str, str] = {
     "program/silent": "Fraction of rollouts whose program received no reply.",
     "program/failed": "Fraction of rollouts whose program ended with an exit status other than 0.",
     "program/limited": "Fraction of rollouts whose program was ended by a limit.",
-    "program/limited/NAME": "Fraction of rollouts that reached one limit: `time` and `files` end the program; at "
-    "`calls`, `tokens` and `context` a call is refused, and the program goes on.",
+    "program/limited/NAME": "Fraction of rollouts that reached a limit: `time`, `memory` and `files` end the program; "
+    "at `calls`, `tokens` and `context` a call is refused, and the program goes on.",
     "program/refused": "Mean number of refused calls per rollout, those at a limit included.",
     "program/malformed": "Mean number of replies per rollout with a tool call that could not be read.",
     "program/required": "Mean number of calls per rollout that demanded a tool call. They get a free reply.",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
 import textwrap
+import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,11 +20,12 @@ from commands import command
 from endpoint.programs import renderer_of
 from endpoint.serving import Policy
 from gnomon.agents.recorder import Bounds, Recorder
-from gnomon.envs.agent import End, Launch
+from gnomon.envs.agent import End, Launch, over
 from gnomon.keys import Key
 from gnomon.reading.text import Address, rollout, rollout_text
 from gnomon.rendering import Renderer, Transcript
 from gnomon.rollout.programs import Programs, located
+from gnomon.sandbox.descendants import descendants
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
 from gnomon.types import Calls, Sampling, Status
@@ -132,6 +136,28 @@ def test_a_reply_that_never_arrives_is_counted(renderer: Renderer):
     """
     end, recorder = ended(renderer, source, delay=0.5)
     assert end.status == 0 and recorder.turns() == () and recorder.calls == Calls(undelivered=4), end
+
+
+def test_a_sandbox_that_the_host_ended_is_a_failure(renderer: Renderer):
+    """Not a limit: the program had no part in it."""
+
+    def kill() -> None:
+        started.wait(20)
+        for process in descendants():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    started = threading.Event()
+    recorder = recorder_of(renderer)
+    recorder.settle = lambda outcome, delivered: started.set()  # type: ignore[method-assign]
+    killer = threading.Thread(target=kill)
+    killer.start()
+    launch = Launch(command=(sys.executable, "-c", ASK + "ask('x')\nimport time; time.sleep(60)"), seconds=30.0)
+    end = asyncio.run(Programs().play(launch, recorder, "secret"))
+    killer.join()
+    assert (end.status, end.limit) == (None, "sandbox")
+    with pytest.raises(RuntimeError, match="ended before the program"):
+        over(end, (0.0, 1.0))
 
 
 def test_there_is_no_way_out(renderer: Renderer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from gnomon.envs.agent import launch_of
 from gnomon.envs.base import user
 from gnomon.envs.check import check_env
 from gnomon.envs.episodes import judge
+from gnomon.errors import ConfigError
 from gnomon.keys import Key
+from gnomon.rollout.programs import require_program
 from gnomon.types import Status, Task
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +83,25 @@ def test_what_a_program_prints_is_judged_as_a_reply_to_the_row(tmp_path: Path):
         assert step.verdict is not None and step.verdict.status is status
     over = env.start(task, Key(0)).step(End(status=None, limit="files").dumps()).verdict
     assert over is not None and over.status is Status.EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("command", "fix"),
+    [
+        ("python agnt.py -x", "env.agent='python agent.py -x'"),
+        ("missing {prompt}", "env.agent='/whole/path/of/missing {prompt}'"),
+        ("python other/agnt.py", "env.agent='python /whole/path/of/agnt.py'"),
+    ],
+)
+def test_a_program_that_does_not_exist_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, fix: str
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.py").write_text("")
+    task = Task(id="0", messages=(), answer=None)
+    with pytest.raises(ConfigError) as raised:
+        require_program(launch_of(command, task), "env.agent", command)
+    assert raised.value.code == "E525" and fix in str(raised.value) and str(tmp_path) in str(raised.value)
+    for good in ("python agent.py", "python -m http", "sh -c ls", f"{sys.executable} -x", "python made.py"):
+        launch = replace(launch_of(good, task), files={"made.py": b""})
+        require_program(launch, "env.agent", good)

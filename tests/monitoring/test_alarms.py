@@ -271,6 +271,7 @@ PROGRAMS: list[tuple[str, str, dict[str, object]]] = [
     ("program.silent", '{"status": 0, "limit": ""}', {"turns": []}),
     ("program.failed", '{"status": 1, "limit": ""}', {}),
     ("program.limit_time", '{"status": null, "limit": "time"}', {}),
+    ("program.limit_memory", '{"status": null, "limit": "memory"}', {}),
     ("program.limit_files", '{"status": null, "limit": "files"}', {}),
     ("program.limit_calls", '{"status": 0, "limit": ""}', {"calls": {"refused": {"limit_calls": 1}}}),
     ("program.limit_tokens", '{"status": 0, "limit": ""}', {"calls": {"refused": {"limit_tokens": 1}}}),
@@ -297,6 +298,7 @@ def test_programs_that_have_a_fault_in_common(name: str, end: str, more: dict[st
             )
 
     assert faults({"end": end, **more}) == {name} and not faults(more)
+    assert faults({"end": end, **{k: v or () for k, v in more.items()}}) == {name}, "observers get tuples"
     alarm = ring(played(FAULTS[name].share))[name]
     assert alarm.step == 0 and len(alarm.read) == 3 and f"{FAULTS[name].share:.0%} of the programs" in alarm.sentence
     assert name not in ring(played(FAULTS[name].share - 0.1))

@@ -25,7 +25,9 @@ Files = Mapping[str, bytes]
 NOTHING: Files = MappingProxyType({})
 SHELL = Path(__file__).with_name("shell_loop.py")
 """A program that gives the policy a shell."""
-END_LIMITS = ("time", "files")
+LOST = "sandbox"
+"""In place of a limit: the host ended the sandbox. The rollout is a failure, and not a wrong answer."""
+END_LIMITS = ("time", "memory", "files")
 """The limits that end a program."""
 CALLS = 16
 """Replies of the policy in an episode, unless an environment says otherwise."""
@@ -218,7 +220,9 @@ class AgentEpisode:
 
 
 def over(end: End, reward_range: tuple[float, float]) -> Verdict:
-    """The verdict on a program that a limit ended."""
+    """The verdict on a program that a limit ended. Raises: RuntimeError if its sandbox ended for another reason."""
+    if end.limit == LOST:
+        raise RuntimeError("the sandbox of the program ended before the program; this is not the program's doing")
     return exceeded(OVER_TIME if end.limit == "time" else LIMIT.format(end.limit), reward_range)
 
 

@@ -196,7 +196,7 @@ def replies_cut_off(summaries: Sequence[StepSummary]) -> Alarm | None:
 
 def answers_unreadable(summaries: Sequence[StepSummary]) -> Alarm | None:
     """90% of the replies have no answer that can be parsed, and most of them are not truncated."""
-    if not mute(summaries) or not unreadable(summaries):
+    if not mute(summaries) or not unreadable(summaries) or unplayed(summaries):
         return None
     sentence = f"{part_of(summaries, 'unreadable'):.0%} of the rollouts have no answer that can be parsed"
     alarm = alarm_at("answers.unreadable", summaries, sentence, "unparsable")
@@ -211,6 +211,11 @@ def mute(summaries: Sequence[StepSummary]) -> bool:
 def unreadable(summaries: Sequence[StepSummary]) -> bool:
     """Whether answers are missing because of their form and not because of the token limit."""
     return not mostly_cut_off(part_of(summaries, "cut_off") or 0.0, part_of(summaries, "unreadable") or 0.0)
+
+
+def unplayed(summaries: Sequence[StepSummary]) -> bool:
+    """Whether most programs received no reply or failed. Their answers are missing for this reason."""
+    return any(program_rule(name, FAULTS[name])(summaries) for name in ("program.silent", "program.failed"))
 
 
 def part_of(summaries: Sequence[StepSummary], *names: str) -> float | None:

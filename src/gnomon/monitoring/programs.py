@@ -25,6 +25,7 @@ class Fault:
 
 LIMITS = {
     "time": "raise env.wall_seconds, or let the program make fewer or shorter calls",
+    "memory": "raise env.memory_mib, or let the program use less memory",
     "files": "raise `changed_bytes` of the environment's `launch`, or remove temporary files in the program",
     "calls": "raise env.calls, or let the program end after fewer calls",
     "tokens": "raise env.tokens, or lower rollout.max_tokens",
@@ -77,7 +78,7 @@ def faults(body: Mapping[str, Any]) -> frozenset[str]:
         return frozenset()
     end, calls = json.loads(body["end"]), Calls(**body.get("calls", {}))
     found = {
-        "program.silent": body.get("turns") == [],
+        "program.silent": "turns" in body and not body["turns"],
         "program.failed": end["status"] not in (0, None),
         "program.refused": bool(calls.unserved),
         "program.malformed": calls.malformed > 0,

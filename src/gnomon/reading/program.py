@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gnomon.envs.agent import LOST
 from gnomon.terminal import one_line, printable
 from gnomon.types import Calls, Turn
 
@@ -74,6 +75,8 @@ def program_text(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def ending(facts: Mapping[str, Any]) -> str:
     """How the program ended, in words."""
+    if facts["limit"] == LOST:
+        return "its sandbox ended by itself"
     if facts["limit"]:
         return f"the limit of {facts['limit']} ended it"
     return f"exit status {facts['status']}"

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from gnomon.agents.endpoint import Endpoint
 from gnomon.agents.recorder import Policy
 from gnomon.agents.server import Server
 from gnomon.envs.agent import End, Launch
+from gnomon.errors import ConfigError
 from gnomon.machine import memory
 from gnomon.sandbox import Limits, Session
 
-__all__ = ["Programs", "located"]
+__all__ = ["Programs", "located", "require_program"]
 
 PORT = 8000
 """Of 127.0.0.1 inside every sandbox. Each has a network of its own, which reaches nothing else."""
@@ -49,7 +52,6 @@ class Programs:
     room: int = field(default_factory=most)
     _waiting: asyncio.Semaphore | None = None
     _loop: asyncio.AbstractEventLoop | None = None
-    _sessions: set[Session] = field(default_factory=set)
 
     async def play(self, launch: Launch, recorder: Policy, key: str) -> End:
         """Run a program to its end. Args: key: of its endpoint.
@@ -145,6 +147,27 @@ def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
     return tuple(found), tuple(readable)
 
 
+def require_program(launch: Launch, where: str, command: str) -> None:
+    """Args: where: the setting that names the command; command: its value.
+
+    Raises: ConfigError E525 if the program, or the Python file that it runs, does not exist.
+    """
+    program, *words = launch.command
+    if program in ("python", "python3"):
+        name = next(iter(words), "")
+        missing = name.endswith(".py") and name not in launch.files and not os.path.isfile(name)
+    else:
+        name, own = program, str(Path(sys.prefix) / "bin")
+        missing = not any(map(shutil.which, (name, os.path.join(own, name))))
+    if missing:
+        folder = Path(name).parent
+        near = get_close_matches(Path(name).name, [path.name for path in folder.glob("*")], n=1)
+        fix = command.replace(name, os.path.normpath(folder / near[0]) if near else f"/whole/path/of/{Path(name).name}")
+        why = f"there is no such file in {folder.absolute()}" + ("" if name != program else ", and no such command")
+        raise ConfigError("E525", f"the program {name} does not exist", where=where, why=why,
+                          fix=f"{where}={shlex.quote(fix)}")  # fmt: skip
+
+
 async def ended(session: Session, launch: Launch) -> End:
     """How the program ends."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
@@ -168,7 +191,7 @@ async def ended(session: Session, launch: Launch) -> End:
         loop.remove_reader(session.control)
     status = await asyncio.to_thread(lambda: session.status)
     read()
-    limit, files = "" if status is not None else "time", session.folder
+    limit, files = "" if status is not None else session.lost or "time", session.folder
     if sum(len(data) for name, data in files.items() if launch.files.get(name) != data) > launch.changed_bytes:
         limit, files = "files", dict(launch.files)
     return End(status=status, output=text(output), files=files, limit=limit)

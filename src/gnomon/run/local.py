@@ -20,6 +20,7 @@ from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.remote import RemoteEngine
 from gnomon.envs import offers
+from gnomon.envs.agent import Agent, launch_of
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
 from gnomon.learners.base import Closing, Learner
@@ -35,6 +36,7 @@ from gnomon.rollout.continuing import FailurePrefixes
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.finished import Kept
 from gnomon.rollout.order import TaskOrder
+from gnomon.rollout.programs import require_program
 from gnomon.rollout.replay import Replay
 from gnomon.run.data import require_same_data
 from gnomon.run.display import Console, Guarded, Phase, Teller, no_phase
@@ -347,12 +349,21 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
         teller.message(f"Prompts: {sentence}")
     if why := departure(Tokenizer(model_folder(config.policy.path)), config.policy.renderer):
         teller.message(f"Prompts: {why}.")
+    require_command(env)
     with teller.phase("trying the verifier"):
         reward = weigh(env, config.audit.acknowledge)
     if reward:
         teller.message(reward)
     for sentence in sentences(config):
         teller.message(sentence)
+
+
+def require_command(env: Env) -> None:
+    """Raises: ConfigError E525 where programs play the episodes and the first task's does not exist."""
+    if isinstance(env, Agent) and env.command:
+        require_program(env.launch(env.tasks("train")[0]), "env.command", env.command)
+    elif command := getattr(env, "agent", ""):
+        require_program(launch_of(command, env.tasks("train")[0]), "env.agent", command)
 
 
 def resume(

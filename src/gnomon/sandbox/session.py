@@ -76,6 +76,8 @@ class RawSession:
         self.limits, self.pty = limits or DEFAULT, pty
         self._status: int | None = None
         self._ended = self._closed = False
+        self.lost = ""
+        """Why the sandbox ended before it could report: `memory` for its limit, `sandbox` for any other reason."""
         limits = self.limits
         self._group = Group.open(limits.memory_bytes + limits.file_bytes + OWN, limits.processes + OWN_PROCESSES)
         self._control, theirs = socket.socketpair()
@@ -156,6 +158,8 @@ class RawSession:
             self._ended = True
             if message:
                 self._finish(message)
+            else:
+                self.lost = "memory" if self._group.kills() else "sandbox"
 
     def _finish(self, message: bytes) -> None:
         """Read the program's status, and its working folder, which follows."""
