@@ -3,7 +3,7 @@
 import re
 import sys
 
-from agents import Agent, Runner, set_tracing_disabled
+from agents import Agent, Runner, set_default_openai_api, set_tracing_disabled
 
 CALCULATION = re.compile(r"\d+(?: *[-+*x×] *\d+)+")
 
@@ -15,6 +15,7 @@ def value(text):
 
 def main():
     set_tracing_disabled(True)
+    set_default_openai_api("chat_completions")  # With the other API, a truncated reply is an error.
     writer = Agent(name="writer", model="policy", instructions="Write the calculation first.")
     reader = Agent(name="reader", model="policy", instructions="Reply with the result only.")
     task = sys.stdin.read()

@@ -1,4 +1,20 @@
-"""The endpoint over HTTP, without a client library: three dialects, streams, refusals, lost and repeated requests."""
+"""The endpoint over HTTP, without a client library: three dialects, streams, refusals, lost and repeated requests.
+
+What an endpoint for training has to get right, and the file in this folder that shows it:
+
+test_dialects   two turns and parallel calls go on from the sampled tokens; the same request in three dialects; streams;
+                malformed calls; content that is null, empty or parts; truncation; stop strings; log-probabilities,
+                usage, counts and models; what is refused by name; required calls; limits; keys, paths and bodies;
+                repeated, lost and late requests; keepalive; the record before the last event
+test_tree       arguments written anew; reasoning echoed, left out or altered; a format that removes reasoning; stop
+                strings written back; edits; another system prompt or tool list; summaries; sub-agents; truncated
+                turns; the order of parallel results and of arrival; random programs: trained = delivered, each once
+test_exact      the gradient of branches, edits, summaries, repeated calls; a group's baseline counts rollouts
+test_programs   every way to end; no way out of the sandbox; counts of calls; killed workers, other numbers of workers,
+                killed and resumed runs: the same bytes
+test_clients    openai, anthropic, openai-agents, smolagents, langgraph, mini-swe-agent; no retries after a refusal
+test_repair     a program with a shell, and attacks on what judges it
+"""
 
 from __future__ import annotations
 
@@ -283,6 +299,19 @@ def test_a_limit_is_final(qwen3: Renderer, bounds: Bounds, code: str, status: in
         assert json.loads(found[-1][2])["error"]["code"] == code
         assert served.recorder.calls.refused == {code: 2 - len(served.turns())}
         assert sum(len(turn.completion.token_ids) for turn in served.turns()) <= 4
+
+
+@pytest.mark.long
+def test_a_connection_outlives_a_slow_tool(qwen3: Renderer):
+    with serving(qwen3) as served:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+        for pause in (5.5, 0.0):
+            body, headers = json.dumps(body_of(PATHS[0])), {"authorization": f"Bearer {served.key}"}
+            connection.request("POST", PATHS[0], body, headers)
+            response = connection.getresponse()
+            assert response.status == 200 and response.read()
+            time.sleep(pause)
+        connection.close()
 
 
 def test_keys_paths_and_bodies(qwen3: Renderer):

@@ -9,7 +9,8 @@ import socket
 import sys
 import textwrap
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -204,11 +205,38 @@ def test_many_programs_at_once(renderer: Renderer):
     assert all(end.status == 0 and end.files == {"out": b"x"} for end in asyncio.run(play()))
 
 
+@contextmanager
+def workers_killed(most: int) -> Iterator[list[int]]:
+    """Kills a process that runs environments, again and again. Yields their process ids, as it kills them."""
+    killed, over = list[int](), threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.7) and len(killed) < most:
+            for process in descendants()[::-1]:
+                with suppress(OSError):
+                    if b"gnomon.workers" in Path(f"/proc/{process}/cmdline").read_bytes():
+                        os.kill(process, signal.SIGKILL)
+                        killed.append(process)
+                        break
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        killer.join()
+
+
 @pytest.mark.long
 def test_same_bytes_with_other_workers_and_threads_of_the_program(tmp_path: Path):
+    """The second run has more workers, and some are killed while its programs run."""
     marks = []
     for count in (1, 3):
-        with gnomon.train(ENV, run=tmp_path / str(count), quiet=True, workers={"count": count}, **SMALL) as reader:
+        with (
+            workers_killed(4 if count > 1 else 0) as killed,
+            gnomon.train(ENV, run=tmp_path / str(count), quiet=True, workers={"count": count}, **SMALL) as reader,
+        ):
             marks.append(reader.fingerprint)
             if count == 1:
                 groups = list(decode(list(reader.records())))
@@ -216,7 +244,7 @@ def test_same_bytes_with_other_workers_and_threads_of_the_program(tmp_path: Path
                 first = next(record for record in reader.records("rollout"))
                 place = Address("rollout", first.step, first.task, first.sample)
                 shown, page = rollout_text(rollout(reader, place)), rollout_facts(reader, place, "", 0, rendered=False)
-    assert marks[0] == marks[1]
+    assert marks[0] == marks[1] and len(killed) == 4
     status = page["facts"]["program"]["status"]
     sizes = sorted(len(turns) for _, turns in page["tree"])  # Branches are in the order of their prompts' digests.
     assert sizes == [1, 1, 1, 2] and page["ended"] == f"exit status {status}"

@@ -14,6 +14,10 @@ from gnomon.agents.endpoint import Endpoint
 
 __all__ = ["Server"]
 
+IDLE = 3600
+"""Seconds that a connection is kept between two requests: a program's tool may take long, and a client that sends on a
+connection that was just closed gets an error."""
+
 
 class Server:
     """The endpoint in the running event loop."""
@@ -21,7 +25,14 @@ class Server:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         config = uvicorn.Config(
-            endpoint, http="h11", ws="none", lifespan="off", access_log=False, log_level="warning", server_header=False
+            endpoint,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            timeout_keep_alive=IDLE,
         )
         config.load()
         protocol: Any = config.http_protocol_class
