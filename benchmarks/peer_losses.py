@@ -196,7 +196,7 @@ def of_trl() -> Iterator[Compared]:
     yield one("`dr_grpo`, `scale_rewards=none`", "dr_grpo", trl("dr_grpo", scale="none"))
     yield one("`dr_grpo` alone", "dr_grpo", trl("dr_grpo"), "still divides by the standard deviation of the group")
     yield one("`dapo`, `scale_rewards=batch`", "lite_ppo", trl("dapo", scale="batch"))
-    yield one("`cispo`, ε_high 5", "cispo_cap", trl("cispo", epsilon_high=5.0), sampled)
+    yield one("`cispo`, ε_high 5", "cispo", trl("cispo", epsilon_high=5.0), sampled, clip_high=4.0)
     yield one("`sapo`", "sapo", trl("sapo"), sampled)
     whole = {"importance_sampling_level": "sequence"}
     yield one("`grpo`, sequence level", "gspo", trl("grpo", epsilon_low=3e-4, epsilon_high=4e-4, **whole), sampled)

@@ -39,12 +39,10 @@ Objective = Literal[
     "brpo",
     "brpo_released",
     "cispo",
-    "cispo_cap",
     "clip_cov",
     "cpgd",
     "dapo",
     "dcpo",
-    "decoupled_ppo",
     "dppo",
     "dppo_kl",
     "dr_grpo",
@@ -66,7 +64,6 @@ Objective = Literal[
     "grpo",
     "grpo_sample_std",
     "gspo",
-    "gspo_token",
     "hgpo",
     "icepop",
     "kimi_k15",
@@ -83,7 +80,6 @@ Objective = Literal[
     "maxrl_released",
     "maxrl_sub",
     "mini_rl",
-    "nsr",
     "online_cpo",
     "online_dpo",
     "online_ipo",
@@ -468,29 +464,28 @@ class ObjectiveSettings(TypedDict, total=False):
     """Rollouts whose end has the critic's value in place of 0: none, those whose last reply was cut by its token
     limit, or all that a limit ended. Of ppo, vc_ppo, vapo."""
     cap: float
-    """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo, dppo,
-    aspo, cpgd, dppo_kl, mini_rl."""
+    """Ceiling of the ratio (scale_rl). Of scale_rl, tis, sequence_tis, sequence_mis, dppo, aspo, cpgd, dppo_kl,
+    mini_rl."""
     ceiling: float
     """Ceiling of the ratio where the advantage is negative (dual_clip_ppo). Of dual_clip_ppo, gppo, dcpo, bapo."""
     clip_high: float
     """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
-    nsr, w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo,
-    gspo, gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
-    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo,
-    ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo,
-    brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
+    gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, seed_grpo_loo, gfpo,
+    gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp,
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo, brpo_released, dppo, luspo, gppo,
+    dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
     """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
-    nsr, w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo,
-    gspo, gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
-    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo,
-    ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo,
-    brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
+    gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, seed_grpo_loo, gfpo,
+    gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp,
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo, brpo_released, dppo, luspo, gppo,
+    dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     epsilon: float
     """Added to the standard deviation (grpo). Of grpo, echo, grpo_sample_std, maxrl_released, gdpo, lite_ppo,
-    magistral, gspo, gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, entropy_mask,
-    rl_zvp, luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov,
-    m2po, fipo, gepo."""
+    magistral, gspo, gmpo, sapo, dapo, cispo, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp, luffy_paper,
+    ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po, fipo, gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
     failure: float
@@ -556,7 +551,7 @@ class ObjectiveSettings(TypedDict, total=False):
     stride: float
     """How far an end moves at a time. Of bapo."""
     success: float
-    """λ, weight of a success; a failure has 1 (w_reinforce). Of w_reinforce, online_kto."""
+    """λ, weight of a success; a failure has 1. 0 is NSR (w_reinforce). Of w_reinforce, online_kto."""
     temperature: float
     """β₁ of the value: towards 0 it is the best reward seen, else the mean (a_star_po). Of a_star_po, real, tpo."""
     top: float

@@ -38,12 +38,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "grpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.0}],
     "echo": [{"observation": 1.0, "clip_low": 0.1, "clip_high": 0.3}],
     "grpo_sample_std": [{"epsilon": 0.1}],
-    "cispo": [{"clip_high": 0.1}],
-    "cispo_cap": [{"cap": 1.2}],
+    "cispo": [{"clip_high": 0.1}, {"clip_high": 4.0}],
     "dapo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "entropy_mask": [{"share": 0.5, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
     "rl_zvp": [{"alpha": 0.7, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
-    "decoupled_ppo": [{"cap": 2.0, "clip_low": 0.1, "clip_high": 0.3}],
     "dppo": [{"clip_low": 0.1, "clip_high": 0.3, "cap": 1.2}],
     "kimi_k15": [{"beta": 0.7}],
     "kimi_k15_token": [{"beta": 0.7}],
@@ -53,7 +51,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "gfpo_efficiency": [{"keep": 2}, {"keep": 3, "clip_low": 0.1, "clip_high": 0.3, "epsilon": 0.1}],
     "gmpo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "gspo": [{"clip_low": 0.17, "clip_high": 0.23}],
-    "icepop": [{"least": 0.83, "most": 1.23, "clip_low": 0.1}],
+    "icepop": [{"least": 0.0}, {"least": 0.83, "most": 1.23, "clip_low": 0.1}],
     "loop": [{"clip_low": 0.1, "clip_high": 0.3}],
     "sapo": [{"gain": 2.0, "loss": 0.5}],
     "scale_rl": [{"cap": 1.2, "epsilon": 0.1}],
@@ -92,7 +90,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "psr": [{"clip_low": 0.1, "clip_high": 0.3}],
     "reinforce_rej": [{"failure": 0.0}],
     "tilted": [{"beta": 0.5}],
-    "w_reinforce": [{"success": 0.5}],
+    "w_reinforce": [{"success": 0.0}, {"success": 0.5}],
     "pkpo": [{"k": 1}, {"k": 3}],
     "pkpo_loo": [{"k": 1}, {"k": 3}],
     "pkpo_marginal": [{"k": 3}],
@@ -142,7 +140,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-NARROW = ("geometric_rejection", "gspo", "gspo_token", "gepo")
+NARROW = ("geometric_rejection", "gspo", "gepo")
 LAGS = dict.fromkeys(NARROW, 1e-4) | {"luspo": 5e-4, "entropy_mask": 2e-4}
 """Of rows with a narrow band, or with a quantile that a token must not cross."""
 

@@ -272,16 +272,6 @@ def gspo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsil
     return total / len(step.rollouts())
 
 
-def gspo_token_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
-    total = logp.new_zeros(())
-    for g, i, tokens in step.rollouts():
-        if tokens:
-            mean = (logp[tokens] - _old(step, tokens, logp)).exp().prod() ** (1 / len(tokens))
-            each = mean.detach() * logp[tokens].exp() / logp[tokens].exp().detach()
-            total = total + _surrogate(each, _standard(step, g, i, epsilon), clip_low, clip_high).mean()
-    return total / len(step.rollouts())
-
-
 def gmpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
@@ -322,10 +312,6 @@ def by_prompt_loss(step: Step, logp: Tensor) -> Tensor:
     return total / len(step.rewards)
 
 
-def cispo_loss(step: Step, logp: Tensor, clip_high: float, epsilon: float) -> Tensor:
-    return cispo_cap_loss(step, logp, 1 + clip_high, epsilon)
-
-
 def scale_rl_loss(step: Step, logp: Tensor, cap: float, epsilon: float) -> Tensor:
     """Per prompt the mean over tokens, over the prompts whose rollouts differ, in deviations of all that is kept."""
     kept = [g for g, group in enumerate(step.rewards) if len(set(group)) > 1]
@@ -340,10 +326,10 @@ def scale_rl_loss(step: Step, logp: Tensor, cap: float, epsilon: float) -> Tenso
     return total
 
 
-def cispo_cap_loss(step: Step, logp: Tensor, cap: float, epsilon: float) -> Tensor:
+def cispo_loss(step: Step, logp: Tensor, clip_high: float, epsilon: float) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
-        weight = (logp[tokens] - _old(step, tokens, logp)).exp().detach().clamp(max=cap)
+        weight = (logp[tokens] - _old(step, tokens, logp)).exp().detach().clamp(max=1 + clip_high)
         total = total + _standard(step, g, i, epsilon) * (weight * logp[tokens]).sum()
     return total / max(len(step.logp), 1)
 
@@ -385,10 +371,6 @@ def geometric_rejection_loss(
         return (least <= weight.log().mean().exp() <= most) * torch.ones_like(weight)
 
     return _corrected(step, logp, clip_low, clip_high, correct)
-
-
-def decoupled_ppo_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
-    return _corrected(step, logp, clip_low, clip_high, lambda w: w * (w <= cap))
 
 
 def _seed_weight(answers: list[int], alpha: float, fade: str) -> float:

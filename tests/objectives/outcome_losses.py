@@ -30,14 +30,14 @@ def psr_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Ten
     return _clipped(step, logp, clip_low, clip_high, lambda g, i: 1.0 if step.rewards[g][i] == 1 else 0.0)
 
 
-def nsr_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+def _failures(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
     return _clipped(step, logp, clip_low, clip_high, lambda g, i: -1.0 if step.rewards[g][i] == 0 else 0.0)
 
 
 def w_reinforce_loss(step: Step, logp: Tensor, success: float, clip_low: float, clip_high: float) -> Tensor:
     """λ times the positive part and the negative part, apart."""
     positive = psr_loss(step, logp, clip_low, clip_high)
-    return success * positive + nsr_loss(step, logp, clip_low, clip_high)
+    return success * positive + _failures(step, logp, clip_low, clip_high)
 
 
 def raft_pp_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:

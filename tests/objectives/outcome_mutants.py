@@ -40,7 +40,7 @@ from gnomon.objectives import (
     terminal,
 )
 
-CLIPPED = ("psr", "nsr", "w_reinforce", "raft_pp", "reinforce_rej", "tilted", "tilted_loo")
+CLIPPED = ("psr", "w_reinforce", "raft_pp", "reinforce_rej", "tilted", "tilted_loo")
 LOPSIDED = "psr,clip_low=0.1,clip_high=0.3"
 
 
@@ -108,7 +108,11 @@ def by_step(rewards: Tensor) -> Tensor:
 
 ADVANTAGES: dict[str, dict[str, Advantage]] = {
     "psr": {"of failures": weighed(0.0, -1.0), "of both": weighed(1.0, -1.0), "centred": mean_centred},
-    "nsr": {"of successes": weighed(1.0, 0.0), "of both": weighed(1.0, -1.0), "lowered half": weighed(0.0, -0.5)},
+    "w_reinforce,success=0.0": {
+        "of successes": weighed(1.0, 0.0),
+        "of both": weighed(1.0, -1.0),
+        "lowered half": weighed(0.0, -0.5),
+    },
     "w_reinforce": {"weights equal": weighed(1.0, -1.0), "weights swapped": weighed(1.0, -0.1)},
     "w_reinforce,success=0.5": {"the usual weight": weighed(0.1, -1.0)},
     "raft_pp": {"the plain reward": raw, "its size": absolute, "centred": mean_centred},
@@ -202,7 +206,8 @@ def outcome_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "ratio added", name, replace(CASES[name].row, ratio=partial(ppo_clip, low=0.2, high=0.2))
     for name in ("opo", "tilted", "lite_ppo"):
         yield "no baseline claimed", name, replace(CASES[name].row, baseline=Baseline.NONE)
-    for name, kind in (("nsr", Singleton.RAW), ("w_reinforce", Singleton.SHIFTED), ("psr", Singleton.AFFINE)):
+    kinds = {"w_reinforce,success=0.0": Singleton.RAW, "w_reinforce": Singleton.SHIFTED, "psr": Singleton.AFFINE}
+    for name, kind in kinds.items():
         yield f"{kind} singleton claimed", name, replace(CASES[name].row, singleton=kind)
     plain = PolicyGradient(weight=lambda *_: 1.0, text="∇p")
     for name in ("w_reinforce", "reinforce_rej", "tilted", "opo", "gpg_verl"):

@@ -32,7 +32,6 @@ from gnomon.objectives import (
     no_ratio,
     ppo_clip,
     raw,
-    rejected,
     sequence_masked,
     sequence_ratio,
     sequence_truncated,
@@ -43,8 +42,8 @@ from gnomon.objectives import (
     unclipped,
 )
 
-RATIOS = ("cispo", "cispo_cap", "dapo", "dual_clip_ppo", "gmpo", "gspo", "gspo_token", "loop", "sapo", "sequence_is")
-CORRECTIONS = ("decoupled_ppo", "geometric_rejection", "icepop", "sequence_mis", "sequence_tis", "tis")
+RATIOS = ("cispo", "dapo", "dual_clip_ppo", "gmpo", "gspo", "loop", "sapo", "sequence_is")
+CORRECTIONS = ("geometric_rejection", "icepop", "sequence_mis", "sequence_tis", "tis")
 WIDE = "geometric_rejection,least=0.83,most=1.23,clip_low=0.1"
 STANDARD = ("cispo", "dapo", "gmpo", "gspo", "sapo")
 
@@ -119,7 +118,7 @@ RATIO_MUTANTS: dict[str, dict[str, Ratio]] = {
         "a floor too": partial(clamped_ratio, low=0.8, high=1.2),
         "a clip": partial(ppo_clip, low=0.2, high=0.2),
     },
-    "cispo_cap": {"one more than the ceiling": partial(capped, cap=6.0), "no ceiling": unclipped},
+    "cispo,clip_high=4.0": {"one more than the ceiling": partial(capped, cap=6.0), "no ceiling": unclipped},
     "dapo": {
         "clip symmetric": partial(ppo_clip, low=0.2, high=0.2),
         "whole answers": partial(geometric_clip, low=0.2, high=0.28),
@@ -147,7 +146,6 @@ RATIO_MUTANTS: dict[str, dict[str, Ratio]] = {
         "clip sides swapped": partial(geometric_clip, low=4e-4, high=3e-4),
     },
     "gspo,clip_low=0.17,clip_high=0.23": {"clip sides swapped": partial(geometric_clip, low=0.23, high=0.17)},
-    "gspo_token": {"tokens": partial(ppo_clip, low=3e-4, high=4e-4), "product without a root": sequence_ratio},
     "loop": {"a second clip": partial(dual_clip, low=0.2, high=0.2, ceiling=3.0), "whole answers": sequence_ratio},
     "loop,clip_low=0.1,clip_high=0.3": {"clip sides swapped": partial(ppo_clip, low=0.3, high=0.1)},
     "sapo": {
@@ -165,7 +163,7 @@ RATIO_MUTANTS: dict[str, dict[str, Ratio]] = {
 }
 
 CORRECTION_MUTANTS: dict[str, dict[str, Correction]] = {
-    "decoupled_ppo": {"truncated": partial(truncated, cap=5.0), "cap of ten": partial(rejected, cap=10.0)},
+    "icepop,least=0.0": {"truncated": partial(truncated, cap=5.0), "cap of ten": partial(banded, least=0.0, most=10.0)},
     "geometric_rejection": {
         "weights too": weighted_mask,
         "product for mean": partial(product_mask, least=0.999, most=1.001),
@@ -180,7 +178,7 @@ CORRECTION_MUTANTS: dict[str, dict[str, Correction]] = {
     "icepop,least=0.83,most=1.23,clip_low=0.1": {"lower edge alone": partial(banded, least=0.83, most=math.inf)},
     "sequence_mis": {
         "truncated": partial(sequence_truncated, cap=10.0),
-        "tokens": partial(rejected, cap=10.0),
+        "tokens": partial(banded, least=0.0, most=10.0),
         "of the group": lambda tokens: sequence_masked(whole_group(tokens), cap=10.0),
     },
     "sequence_tis": {
@@ -190,7 +188,7 @@ CORRECTION_MUTANTS: dict[str, dict[str, Correction]] = {
         "never truncated": partial(sequence_truncated, cap=math.inf),
     },
     "tis": {
-        "rejected": partial(rejected, cap=2.0),
+        "rejected": partial(banded, least=0.0, most=2.0),
         "never truncated": partial(truncated, cap=math.inf),
         "floored": floored_weight,
         "whole answers": partial(sequence_truncated, cap=2.0),
@@ -236,7 +234,7 @@ def ratio_mutants() -> Iterator[tuple[str, str, Objective]]:
         ratio = row.ratio
         yield "ratio missing", name, replace(row, ratio=no_ratio)
         yield "ratio inverted", name, replace(row, ratio=lambda tokens, ratio=ratio: ratio(turned(tokens)))
-        if name not in ("sequence_is", "cispo", "cispo_cap"):
+        if name not in ("sequence_is", "cispo"):
             yield "sign of A mistaken", name, replace(row, ratio=lambda tokens, ratio=ratio: ratio(other_sign(tokens)))
         for kind in OffPolicy:
             if kind is not row.off_policy and {kind, row.off_policy} != {OffPolicy.TOKEN, OffPolicy.SOFT}:

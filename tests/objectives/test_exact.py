@@ -70,7 +70,7 @@ def test_an_answer_with_several_rewards_is_declared_once() -> None:
     assert torch.allclose(found.mean, truth, atol=1e-14)
 
 
-MEAN_OF_OWN_TOKENS = ("grpo", "echo", "gpg", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
+MEAN_OF_OWN_TOKENS = ("grpo", "echo", "gpg", "grpo_sample_std", "gspo", "gmpo", "sapo")
 MEAN_OF_ALL_TOKENS = (
     "bapo",
     "dapo",
@@ -82,7 +82,6 @@ MEAN_OF_ALL_TOKENS = (
     "gppo",
     "magistral",
     "cispo",
-    "cispo_cap",
     "scale_rl",
     "gfpo",
     "gfpo_efficiency",

@@ -46,7 +46,6 @@ from gnomon.objectives import (
     ratio_weighted_k3,
     raw,
     reinforce,
-    rejected,
     rloo,
     sequence_masked,
     sequence_mean,
@@ -178,7 +177,6 @@ MULTIPLIERS = {
     "mean_logistic_pairs": partial(mean_logistic_pairs, beta=2.0, margin=1.0),
     "truncated": partial(truncated, cap=2.0),
     "banded": partial(banded, least=0.5, most=5.0),
-    "rejected": partial(rejected, cap=5.0),
     "sequence_truncated": partial(sequence_truncated, cap=2.0),
     "sequence_masked": partial(sequence_masked, cap=10.0),
     "geometric_mask": partial(geometric_mask, least=0.999, most=1.001),
@@ -222,7 +220,7 @@ def test_a_rollout_shares_its_ratio_and_no_other_does() -> None:
     assert sequence_masked(apart, cap=3.0).tolist() == pytest.approx([0, 0, 1, 1, 1])
     assert geometric_mask(apart, least=0.9, most=3.0).tolist() == [0, 0, 1, 1, 1]
     assert banded(apart, least=0.9, most=3.0).tolist() == pytest.approx([2, 0, 0, 1, 2])
-    assert rejected(apart, cap=3.0).tolist() == pytest.approx([2, 0, 0.5, 1, 2])
+    assert banded(apart, least=0.0, most=3.0).tolist() == pytest.approx([2, 0, 0.5, 1, 2])
 
 
 # Penalties.

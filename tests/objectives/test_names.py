@@ -18,7 +18,7 @@ METHODS = {
     "Lite PPO": "lite_ppo",
     "Magistral": "magistral",
     "ScaleRL": "scale_rl",
-    "PSR, NSR, W-REINFORCE": "psr nsr w_reinforce",
+    "PSR, W-REINFORCE": "psr w_reinforce",
     "RAFT++ and Reinforce-Rej": "raft_pp reinforce_rej",
     "entropic risk": "tilted tilted_loo",
     "GDPO": "gdpo",

@@ -116,13 +116,16 @@ def test_every_mistake_of_a_call_is_named_with_what_was_meant() -> None:
 
 
 def test_a_former_name_is_refused_with_the_present_one() -> None:
-    """It was that of another algorithm, so it must not go on to mean this one."""
-    assert set(RENAMED.values()) <= set(TABLE) and not set(RENAMED) & set(TABLE)
-    for former, present in RENAMED.items():
-        with pytest.raises(ValueError, match=f"now called '{present}'.*2405.19107"):
-            objective(former)
-        with pytest.raises(ConfigErrors, match=f"E013.*now called '{present}'"):
-            resolve([overrides([f"objective={former}"])])
+    """And with the option that makes it what the name was. The fix can be pasted."""
+    assert not set(RENAMED) & set(TABLE)
+    for name, former in RENAMED.items():
+        assert former.row in TABLE and objective(former.row, **former.options).name == former.row
+        with pytest.raises(ValueError, match=re.escape(f"now {former.words}: {former.why}")):
+            objective(name)
+        with pytest.raises(ConfigErrors, match=re.escape(f"now {former.words}")) as caught:
+            resolve([overrides([f"objective={name}"])])
+        (error,) = caught.value.errors
+        assert error.code == "E013" and resolve([overrides(error.fix.split())])[0].objective.type == former.row
 
 
 def test_refused_names_and_the_table_of_names_agree() -> None:

@@ -129,7 +129,7 @@ def test_it_shows_how_far_the_objective_of_the_run_moves_by_the_number_of_succes
         ({"type": "maxrl"}, "critical", [0, 1, 1, 1, 1]),
         ({"type": "rl2ml", "family": "B", "parameter": 2.0}, "supercritical", [0, 1, 1 / 2, 1 / 3, 1 / 4]),
         ({"type": "grpo", "epsilon": 0.0}, "mixed", [0, 3**0.5 / 2, 1, 3**0.5 / 2, 0]),
-        ({"type": "nsr"}, None, None),
+        ({"type": "w_reinforce"}, None, None),
     ],
 )
 def test_the_update_scale_of_an_objective(options: dict[str, object], regime: str | None, scale: list[float]) -> None:

@@ -113,14 +113,9 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
     if isinstance(name, str) and (name in OPTIONS or name.startswith(OBJECT)):
         return None
     if isinstance(name, str) and name in RENAMED_OBJECTIVES:
-        present = RENAMED_OBJECTIVES[name]
-        return ConfigError(
-            "E013",
-            f"the objective {name!r} is now called {present!r}",
-            where=where,
-            why="it penalises distance to the sampler, as in Kimi k1.5; DRO (arXiv 2405.19107) uses a reference policy",
-            fix=f"objective={present}",
-        )
+        former = RENAMED_OBJECTIVES[name]
+        what = f"the objective {name!r} is now {former.words}"
+        return ConfigError("E013", what, where=where, why=former.why, fix=former.words)
     if isinstance(name, str) and name in REFUSED:
         instead, reason = REFUSED[name]
         return ConfigError(

@@ -18,7 +18,10 @@ RENAMED = {
 }  # fmt: skip
 """Former key to present one."""
 
-VALUES: dict[str, dict[str, str]] = {"objective.type": RENAMED_OBJECTIVES, "players.baseline": {"seat": "player"}}
+VALUES: dict[str, dict[str, str]] = {
+    "objective.type": {name: former.row for name, former in RENAMED_OBJECTIVES.items() if not former.options},
+    "players.baseline": {"seat": "player"},
+}
 """Present key to its former values and their present names."""
 
 

@@ -5,12 +5,14 @@ The configuration, the rows, the cards, the pages and `gnomon explain` read it. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
+from typing import NamedTuple
 
-from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards
+from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards, Value
 from gnomon.objectives.spelling import nearest
 
-__all__ = ["OPTIONS", "REFUSED", "RENAMED", "declared", "in_family", "meant"]
+__all__ = ["OPTIONS", "REFUSED", "RENAMED", "Former", "declared", "in_family", "meant"]
 
 OBJECT = "object:"
 """Before the name of a part of a run that was passed as a Python object."""
@@ -154,13 +156,10 @@ TABLE = (
     Declaration("psr",
         "PSR: successes alone teach, each with the same weight. Rewards are 0 or 1.",
         "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed", CLIP, min_group=1, rewards=BINARY),
-    Declaration("nsr",
-        "NSR: failures alone teach, each lowered with the same weight. Rewards are 0 or 1.",
-        "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed", CLIP, min_group=1, rewards=BINARY),
     Declaration("w_reinforce",
         "W-REINFORCE: failures are lowered with weight 1, successes raised with weight λ. Rewards are 0 or 1.",
         "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed",
-        {"success": Option(0.1, "λ, weight of a success; a failure has 1", least=0)} | CLIP,
+        {"success": Option(0.1, "λ, weight of a success; a failure has 1. 0 is NSR", least=0)} | CLIP,
         min_group=1, rewards=BINARY),
     Declaration("raft_pp", "RAFT++: REINFORCE on positive rewards alone, under clipped token ratios.",
         "Xiong et al. 2025, arXiv 2504.11343; RLHFlow/Minimal-RL", CLIP, min_group=1),
@@ -209,9 +208,6 @@ TABLE = (
     Declaration("gspo",
         "GSPO: standardised rewards under the clipped geometric mean of a rollout's ratios. On policy it is GRPO.",
         "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio") | epsilon(1e-6)),
-    Declaration("gspo_token",
-        "GSPO-token: the ratio s·π/sg(π) of each token. With one advantage to a rollout it has GSPO's coefficients.",
-        "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio") | epsilon(1e-6)),
     Declaration("gmpo",
         "GMPO: standardised rewards under the geometric mean of clipped token ratios. On policy it is GRPO.",
         "Zhao et al. 2025, arXiv 2507.20673", clip(0.4, 0.4, "the log-ratio", 0) | epsilon(1e-6)),
@@ -228,17 +224,15 @@ TABLE = (
         "CISPO: standardised rewards under token ratios with a ceiling of 1 + clip_high; no token loses its gradient.",
         "MiniMax 2025, arXiv 2506.13585, §3.1",
         {"clip_high": Option(0.2, "how far the ceiling of the ratio is above 1", least=0, most=inf)} | epsilon(1e-6)),
-    Declaration("cispo_cap",
-        "CISPO by its ceiling: the convention of TRL, ms-swift and ScaleRL, where 5 means a ratio of 5.",
-        "MiniMax 2025, arXiv 2506.13585, §3.1; the ceiling as in TRL, loss_type = cispo",
-        cap(5.0, "ceiling of the ratio") | epsilon(1e-6)),
     Declaration("scale_rl",
         "ScaleRL: CISPO around the sampler, the deviation of the whole step, the mean over the tokens of each prompt.",
         "Khatri et al. 2025 (ScaleRL), arXiv 2510.13786, §4", cap(5.0, "ceiling of the ratio") | epsilon(1e-6)),
     Declaration("tis", "TIS: token weights of the sampler's mismatch, truncated, on a clipped objective.",
         "Yao et al. 2025, fengyao.notion.site/off-policy-rl", cap(2.0, "ceiling of the weight") | CLIP),
-    Declaration("icepop", "IcePop: token weights of the sampler's mismatch inside a band; tokens outside are dropped.",
-        "Ling team 2025, arXiv 2510.18855", band(0.5, 5.0, "the weight") | CLIP),
+    Declaration("icepop",
+        "IcePop: token weights of the sampler's mismatch inside a band, zero outside. With `least` 0: decoupled PPO.",
+        "Ling team 2025, arXiv 2510.18855; with `least` 0 Fu et al. 2025 (AReaL), arXiv 2505.24298",
+        band(0.5, 5.0, "the weight") | CLIP),
     Declaration("sequence_tis",
         "The weight of the whole answer for the sampler's mismatch, truncated. Exact where the cap does not bind.",
         'Liu et al. 2025, "When speed kills stability"', cap(2.0, "ceiling of the weight") | CLIP),
@@ -248,10 +242,6 @@ TABLE = (
     Declaration("geometric_rejection",
         "Answers whose mean mismatch leaves a band are dropped; the others are taken as they are.",
         "verl, docs/algo/rollout_corr_math.md", band(0.999, 1.001, "the geometric mean of the weights") | CLIP),
-    Declaration("decoupled_ppo",
-        "Decoupled PPO: a clip around a proximal policy of its own, token weights from there to the sampler.",
-        "Hilton et al. 2021, arXiv 2110.00641; Fu et al. 2025 (AReaL), arXiv 2505.24298",
-        cap(5.0, "tokens with a larger weight are dropped") | CLIP),
     Declaration("seed_grpo", "SEED-GRPO: groups whose answers lie far apart move the policy less.",
         "Chen et al. 2025, arXiv 2505.12346", ENTROPY | CLIP),
     Declaration("seed_grpo_loo",
@@ -538,9 +528,32 @@ TABLE = (
 OPTIONS: dict[str, Declaration] = {row.name: row for row in TABLE}
 """Every declaration by the name of its row."""
 
-RENAMED = {"dro": "kimi_k15", "dro_token": "kimi_k15_token"}
-"""Former name to present one. The former was that of another algorithm: DRO, arXiv 2405.19107, draws the policy to a
-reference and learns a value; these rows draw it to the sampler."""
+
+class Former(NamedTuple):
+    """What a name that was one of a row is now."""
+
+    row: str
+    why: str
+    options: Mapping[str, Value] = {}
+    """Of the row, where they are not the defaults."""
+
+    @property
+    def words(self) -> str:
+        """As in a command."""
+        options = [f"objective.{name}={value}" for name, value in self.options.items()]
+        return " ".join([f"objective={self.row}", *options])
+
+
+DRO = "it penalises distance to the sampler, as in Kimi k1.5; DRO (arXiv 2405.19107) uses a reference policy"
+RENAMED = {
+    "dro": Former("kimi_k15", DRO),
+    "dro_token": Former("kimi_k15_token", DRO),
+    "gspo_token": Former("gspo", "one advantage to a rollout gives its tokens the coefficients of GSPO"),
+    "cispo_cap": Former("cispo", "the ceiling of the ratio is 1 + clip_high", {"clip_high": 4.0}),
+    "decoupled_ppo": Former("icepop", "its weights have an upper end alone, cap, which is most here", {"least": 0.0}),
+    "nsr": Former("w_reinforce", "only failures teach where a success has the weight 0", {"success": 0.0}),
+}
+"""Former name to what it is now: another name, or a row with an option."""
 
 
 REFUSED = {
@@ -584,7 +597,8 @@ def declared(name: str) -> Declaration:
     if name.startswith(OBJECT):
         return Declaration(name, "A row that was passed as a Python object.", "", min_group=1)
     if name in RENAMED:
-        raise OptionError(f"the objective {name!r} is now called {RENAMED[name]!r}: it is not DRO, arXiv 2405.19107")
+        former = RENAMED[name]
+        raise OptionError(f"the objective {name!r} is now {former.words}: {former.why}")
     if name in REFUSED:
         instead, reason = REFUSED[name]
         raise OptionError(f"there is no objective {name!r}: {reason}; take {instead}")

@@ -12,22 +12,16 @@ from gnomon.objectives.group_rows import one, reinforce
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Singleton, row
 from gnomon.objectives.target import FrozenShape, PolicyGradient, Seen
 
-__all__ = ["nsr", "psr", "raft_pp", "reinforce_rej", "tilted", "tilted_loo", "w_reinforce"]
+__all__ = ["psr", "raft_pp", "reinforce_rej", "tilted", "tilted_loo", "w_reinforce"]
 
 
 @row
 def psr(*, clip_low: float, clip_high: float) -> Objective:
     """Differs: the released code takes the mean over all tokens of the step, which weighs answers by their length; here
-    they are summed, and PSR, NSR and W-REINFORCE have one direction: they are REINFORCE with different constant
-    baselines.
+    they are summed, and PSR, NSR (`w_reinforce` with `success` 0) and W-REINFORCE have one direction: they are
+    REINFORCE with different constant baselines.
     """
     return _outcomes(1.0, 0.0, clip_low, clip_high)
-
-
-@row
-def nsr(*, clip_low: float, clip_high: float) -> Objective:
-    """Differs: as `psr`."""
-    return replace(_outcomes(0.0, -1.0, clip_low, clip_high), singleton=Singleton.SHIFTED)
 
 
 @row
@@ -36,7 +30,7 @@ def w_reinforce(*, success: float, clip_low: float, clip_high: float) -> Objecti
     return replace(
         _outcomes(success, -1.0, clip_low, clip_high),
         target=PolicyGradient(weight=partial(_scaled, by=1 + success), text="(1 + λ) ∇p"),
-        singleton=Singleton.AFFINE,
+        singleton=Singleton.AFFINE if success else Singleton.SHIFTED,
         equation="κ = clip(ρ; A)·A / S, A = λ·rᵢ − (1 − rᵢ)",
     )
 

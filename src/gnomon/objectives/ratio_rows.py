@@ -15,14 +15,11 @@ from gnomon.objectives.target import SharedLength
 
 __all__ = [
     "cispo",
-    "cispo_cap",
     "dapo",
-    "decoupled_ppo",
     "dual_clip_ppo",
     "geometric_rejection",
     "gmpo",
     "gspo",
-    "gspo_token",
     "icepop",
     "loop",
     "sapo",
@@ -79,14 +76,6 @@ def gspo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
 
 
 @row
-def gspo_token(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
-    return replace(
-        gspo(clip_low, clip_high, epsilon),
-        equation="κ = clip(sₜ; A)·A / (S·|oᵢ|), sₜ = sg(s)·π/sg(π), A = (rᵢ − r̄)/(σ + ε)",
-    )
-
-
-@row
 def gmpo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
     return replace(
         grpo(epsilon=epsilon),
@@ -129,23 +118,14 @@ def dapo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
 
 @row
 def cispo(*, clip_high: float, epsilon: float) -> Objective:
-    """Differs: the paper gives no number for the ceiling; 0.2 is the usual width of a clip. Others write the
-    ceiling itself: see `cispo_cap`.
+    """Differs: the paper gives no number for the ceiling; 0.2 is the usual width of a clip. TRL, ms-swift and ScaleRL
+    write the ceiling itself, 1 + clip_high: their 5 is clip_high = 4. `scale_rl` has the aggregate, the deviation and
+    the centre of ScaleRL too.
     """
     return replace(
         dapo(epsilon=epsilon),
         ratio=partial(ratios.capped, cap=1 + clip_high),
         equation="κ = min(ρ, 1 + ε_high)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(σ + ε)",
-    )
-
-
-@row
-def cispo_cap(*, cap: float, epsilon: float) -> Objective:
-    """Differs: `scale_rl` has the aggregate, the deviation and the centre of ScaleRL too."""
-    return replace(
-        cispo(epsilon=epsilon),
-        ratio=partial(ratios.capped, cap=cap),
-        equation="κ = min(ρ, cap)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(σ + ε)",
     )
 
 
@@ -158,7 +138,7 @@ def scale_rl(*, cap: float, epsilon: float) -> Objective:
         printed; here it is that of the kept.
     """
     return replace(
-        cispo_cap(cap, epsilon),
+        cispo(epsilon=epsilon),
         advantage=advantages.mean_centred,
         credit=partial(rollout_credit.scaled_by_step, epsilon=epsilon),
         ratio=partial(ratios.capped_to_sampler, cap=cap),
@@ -214,13 +194,4 @@ def geometric_rejection(*, least: float, most: float, clip_low: float, clip_high
         dr_grpo(clip_low, clip_high),
         correction=partial(ratios.geometric_mask, least=least, most=most),
         equation="κ = 1[least ≤ (Πₜwₜ)^(1/|oᵢ|) ≤ most]·clip(ρ; A)·A / (S·L_max), w = π_prox/μ, A = rᵢ − r̄",
-    )
-
-
-@row
-def decoupled_ppo(*, cap: float, clip_low: float, clip_high: float) -> Objective:
-    return replace(
-        tis(cap, clip_low, clip_high),
-        correction=partial(ratios.rejected, cap=cap),
-        equation="κ = wₜ·1[wₜ ≤ cap]·clip(ρ; A)·A / (S·L_max), w = π_prox/μ, A = rᵢ − r̄",
     )

@@ -28,7 +28,6 @@ __all__ = [
     "no_ratio",
     "ppo_clip",
     "probability_clip",
-    "rejected",
     "sequence_masked",
     "sequence_ratio",
     "sequence_truncated",
@@ -263,18 +262,6 @@ def banded(tokens: Tokens, *, least: float, most: float) -> Tensor:
     """
     weight = _exp(tokens.log_mismatch)
     return torch.where((weight < least) | (weight > most), torch.zeros_like(weight), weight)
-
-
-@reaches(Reach.TOKEN)
-def rejected(tokens: Tokens, *, cap: float) -> Tensor:
-    """The importance weight of each token, zero above a cap.
-
-    Equation: w · 1[w ≤ cap], w = π_prox/μ.
-    Args: cap, ≥ 1.
-    Returns: multiplier per token, ≥ 0 and at most cap.
-    Source: Fu et al. 2025 (AReaL), arXiv 2505.24298.
-    """
-    return banded(tokens, least=0.0, most=cap)
 
 
 @reaches(Reach.SEQUENCE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, count, groupby, pairwise, takewhile
 from math import isnan
 
@@ -41,57 +41,64 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
             divide by it, so it must be the same in every step. Default: the limit of one reply.
     """
     groups = [group for group in groups if not group.spare]
-    rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
-    lengths = torch.tensor([[rollout.tokens for rollout in group.rollouts] for group in groups])
-    found = tuple(
-        sequence
-        for number, (place, rollout) in enumerate(rollouts)
-        for sequence in sequences(rollout, number=number, group=place)
-    )
-    sizes = Denominators(
-        groups=len(groups),
-        sequences=len(rollouts),
-        tokens=int(lengths.sum()),
-        max_tokens=limit or sampling.max_tokens,
-        group_tokens=tuple(lengths.sum(1).tolist()),
-        observed=sum(sequence.observations for sequence in found),
-    )
+    rollouts = [(index, rollout) for index, group in enumerate(groups) for rollout in group.rollouts]
     scores = budget_scores(groups)
-    seen = Rollouts(
-        rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
-        lengths=lengths,
-        longest=torch.tensor([[longest(rollout, sampling) for rollout in group.rollouts] for group in groups]),
-        answers=torch.tensor([same_answers(group) for group in groups]),
-        finished=torch.tensor([[rollout.stop not in CUT for rollout in group.rollouts] for group in groups]),
-        ended=torch.tensor([[ENDED.get(rollout.stop, Ended.ITSELF) for rollout in group.rollouts] for group in groups]),
-        task=torch.tensor([[group.index] * len(group.rollouts) for group in groups]),
-        player=torch.tensor([[rollout.player for rollout in group.rollouts] for group in groups]),
-        demonstrated=torch.tensor([[prefilled(rollout) for rollout in group.rollouts] for group in groups]),
-        greedy=greedy_rewards(groups),
-        budget_scores=scores,
-        **reward_parts(groups),
-        observation=torch.tensor(observations(rollouts), dtype=torch.int64),
-        segment=torch.tensor(
-            [place for _, rollout in rollouts for place in (turns if scores is not None else segments)(rollout)],
-            dtype=torch.int64,
-        ),
+
+    def table(of: Callable[[Rollout], int]) -> torch.Tensor:
+        """[G, N] a number of every rollout."""
+        return torch.tensor([[of(rollout) for rollout in group.rollouts] for group in groups])
+
+    lengths = table(lambda rollout: rollout.tokens)
+    conversations = tuple(
+        sequence
+        for number, (group, rollout) in enumerate(rollouts)
+        for sequence in sequences(rollout, number=number, group=group)
     )
     return learning.Batch(
-        sequences=found,
-        rollouts=seen,
-        denominators=sizes,
+        sequences=conversations,
+        rollouts=Rollouts(
+            rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
+            lengths=lengths,
+            longest=table(lambda rollout: longest(rollout, sampling)),
+            answers=torch.tensor([same_answers(group) for group in groups]),
+            finished=table(lambda rollout: rollout.stop not in CUT),
+            ended=table(lambda rollout: ENDED.get(rollout.stop, Ended.ITSELF)),
+            task=torch.tensor([[group.index] * len(group.rollouts) for group in groups]),
+            player=table(lambda rollout: rollout.player),
+            demonstrated=table(prefilled),
+            greedy=greedy_rewards(groups),
+            budget_scores=scores,
+            **reward_parts(groups),
+            observation=of_tokens(observations([rollout for _, rollout in rollouts])),
+            segment=of_tokens(
+                number for _, rollout in rollouts for number in (segments if scores is None else turns)(rollout)
+            ),
+        ),
+        denominators=Denominators(
+            groups=len(groups),
+            sequences=len(rollouts),
+            tokens=int(lengths.sum()),
+            max_tokens=limit or sampling.max_tokens,
+            group_tokens=tuple(lengths.sum(1).tolist()),
+            observed=sum(sequence.observations for sequence in conversations),
+        ),
         temperature=sampling.temperature,
         exact=exact,
     )
 
 
+def of_tokens(numbers: Iterable[int]) -> torch.Tensor:
+    """[T] a number of every token."""
+    return torch.tensor([*numbers], dtype=torch.int64)
+
+
 def sequences(rollout: Rollout, *, number: int, group: int) -> Iterator[learning.TokenSequence]:
     """Yield the sequences of a rollout, one per rewrite of its history. Args: number, group: indices in the step."""
-    for _, several in groupby(enumerate(rollout.turns), key=lambda found: found[1].fork):
-        turns = list(several)
-        spoken = max((end for end, (_, turn) in enumerate(turns, 1) if turn.completion.token_ids), default=0)
-        if spoken:
-            yield conversation(turns[:spoken], number=number, group=group, player=rollout.player)
+    for _, part in groupby(enumerate(rollout.turns), key=lambda numbered: numbered[1].fork):
+        turns = list(part)
+        last = max((end for end, (_, turn) in enumerate(turns, 1) if turn.completion.token_ids), default=0)
+        if last:
+            yield conversation(turns[:last], number=number, group=group, player=rollout.player)
 
 
 def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, player: int) -> learning.TokenSequence:
@@ -99,8 +106,8 @@ def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, 
     last = turns[-1][1]
     token_ids = torch.tensor(last.prompt_ids + last.completion.token_ids)
     trainable, observed = torch.zeros(2, len(token_ids), dtype=torch.bool)
-    for place, turn in turns:
-        start, marks = len(turn.prompt_ids), observation(turn) if place else []
+    for index, turn in turns:
+        start, marks = len(turn.prompt_ids), observation(turn) if index else []
         trainable[start : start + len(turn.completion.token_ids)] = True
         observed[start - len(marks) : start] = torch.tensor(marks, dtype=torch.bool)
     sizes = torch.tensor([len(turn.completion.token_ids) for _, turn in turns])
@@ -109,7 +116,7 @@ def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, 
         trainable=trainable,
         behavior_logp=torch.tensor([x for _, turn in turns for x in turn.completion.logprobs], dtype=torch.float64),
         version=torch.tensor([version for _, turn in turns for version in turn.completion.versions()]),
-        turn=torch.tensor([place for place, _ in turns]).repeat_interleave(sizes),
+        turn=torch.tensor([index for index, _ in turns]).repeat_interleave(sizes),
         rollout=number,
         group=group,
         player=player,
@@ -125,8 +132,8 @@ def observation(turn: Turn) -> list[bool]:
 
 def greedy_rewards(groups: Sequence[Group]) -> torch.Tensor | None:
     """[G, N] the reward of each group's greedy rollout; None where a group has none."""
-    found = [[group.greedy.reward] * len(group.rollouts) for group in groups if group.greedy is not None]
-    return torch.tensor(found, dtype=torch.float64) if found and len(found) == len(groups) else None
+    rewards = [[group.greedy.reward] * len(group.rollouts) for group in groups if group.greedy is not None]
+    return torch.tensor(rewards, dtype=torch.float64) if rewards and len(rewards) == len(groups) else None
 
 
 def reward_parts(groups: Sequence[Group]) -> dict[str, torch.Tensor]:
@@ -140,14 +147,14 @@ def reward_parts(groups: Sequence[Group]) -> dict[str, torch.Tensor]:
     if not names:
         return {}
 
-    def of(verdict: Verdict, name: str) -> tuple[float, float]:
+    def value_and_weight(verdict: Verdict, name: str) -> tuple[float, float]:
         values = {part.name: part.value for part in verdict.parts}
         part = next((part for part in verdict.parts if part.name == name), None)
         if part is None or (part.gate is not None and values[part.gate] <= 0):
             return 0.0, weights[name]
         return part.value, part.weight
 
-    table = [[[of(verdict, name) for name in names] for verdict in row] for row in verdicts]
+    table = [[[value_and_weight(verdict, name) for name in names] for verdict in row] for row in verdicts]
     parts, part_weights = torch.tensor(table, dtype=torch.float64).unbind(3)
     return {"parts": parts, "part_weights": part_weights}
 
@@ -157,13 +164,12 @@ def budget_scores(groups: Sequence[Group]) -> torch.Tensor | None:
 
     A rollout that the environment did not end has no such part, and 0 at every budget.
     """
-    found = [[at_budgets(rollout.verdict) for rollout in group.rollouts] for group in groups]
-    sizes = {len(scores) for row in found for scores in row} - {0}
+    scores = [[at_budgets(rollout.verdict) for rollout in group.rollouts] for group in groups]
+    sizes = {len(each) for row in scores for each in row} - {0}
     if len(sizes) != 1:
         return None
     (size,) = sizes
-    table = [[scores or [0.0] * size for scores in row] for row in found]
-    return torch.tensor(table, dtype=torch.float64)
+    return torch.tensor([[each or [0.0] * size for each in row] for row in scores], dtype=torch.float64)
 
 
 def at_budgets(verdict: Verdict) -> list[float]:
@@ -175,7 +181,7 @@ def at_budgets(verdict: Verdict) -> list[float]:
 
 def turns(rollout: Rollout) -> list[int]:
     """The turn of each token."""
-    return [place for place, turn in enumerate(rollout.turns) for _ in turn.completion.token_ids]
+    return [index for index, turn in enumerate(rollout.turns) for _ in turn.completion.token_ids]
 
 
 def longest(rollout: Rollout, sampling: Sampling) -> int:
@@ -193,14 +199,14 @@ def prefilled(rollout: Rollout) -> bool:
 
 def segments(rollout: Rollout) -> list[int]:
     """The segment index of each token. A new turn, or a change between sampled and prefilled, begins a segment."""
-    marks = [(place, isnan(logp)) for place, turn in enumerate(rollout.turns) for logp in turn.completion.logprobs]
+    marks = [(index, isnan(logp)) for index, turn in enumerate(rollout.turns) for logp in turn.completion.logprobs]
     return list(accumulate((after != before for before, after in pairwise(marks)), initial=0))[: len(marks)]
 
 
-def observations(rollouts: Sequence[tuple[int, Rollout]]) -> list[int]:
+def observations(rollouts: Sequence[Rollout]) -> list[int]:
     """A number for each token, equal for tokens of turns that reply to the same messages since the turn before."""
     names: dict[tuple[Message, ...], int] = {}
-    turns = [turn for _, rollout in rollouts for turn in rollout.turns]
+    turns = [turn for rollout in rollouts for turn in rollout.turns]
     return [names.setdefault(turn.messages, len(names)) for turn in turns for _ in turn.completion.token_ids]
 
 
