@@ -20,7 +20,7 @@ OBJECTIVES = {
     "dr_grpo": "dr_grpo",
     "dr_grpo, scale_rewards=none": "dr_grpo",
     "grpo, sequence level": "gspo",
-    "cispo": "cispo_cap",
+    "cispo": "cispo",
     "sapo": "sapo",
     "rloo": "rloo",
 }
@@ -31,7 +31,7 @@ SETTINGS = {
 }
 """Of objectives whose name is not a loss type."""
 OPTIONS = {
-    "clip_low": "epsilon", "clip_high": "epsilon_high", "cap": "epsilon_high", "gain": "sapo_temperature_pos",
+    "clip_low": "epsilon", "clip_high": "epsilon_high", "gain": "sapo_temperature_pos",
     "loss": "sapo_temperature_neg",
 }  # fmt: skip
 
@@ -84,6 +84,8 @@ def config(batch: Any, folder: str) -> Any:
     if batch.objective == "rloo":
         return RLOOConfig(**common)
     options = {OPTIONS[name]: value for name, value in batch.options.items() if name in OPTIONS}
+    if batch.objective == "cispo":
+        options["epsilon_high"] += 1  # It is the ceiling of the ratio itself.
     return GRPOConfig(**common, **options, **SETTINGS.get(batch.objective, {"loss_type": batch.objective}))
 
 
