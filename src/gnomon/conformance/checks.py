@@ -25,6 +25,8 @@ __all__ = ["CHECKS", "conform"]
 
 ROUNDED = 1e-3
 """What rounding may leave of a gradient that is zero, relative to a plain step."""
+SCALED = 1e-5
+"""Difference of a factor from 1 from which it is named."""
 PROMPT = (0, 1)
 
 
@@ -37,16 +39,17 @@ def step(subject: Subject) -> Cell:
     if cell.grade is Grade.PASS:
         subject.reading = next(reading for reading, _ in right if reading.text == cell.text)
         return cell
-    for reading in variants(right[0][0]):
+    matches = []
+    for changes, reading in variants(right[0][0]):
         each = subject.expect(reading, batch)
         scale = float(found @ each) / float(each @ each) if each.any() else 0.0
-        if scale and apart(found, scale * each, subject.size) <= 10 * SAME:
-            times = "" if abs(scale - 1) < 1e-4 else f"; {scale:.4g} times that"
-            subject.reading = replace(reading, scale=scale)
-            return replace(
-                cell, text=reading.text + times if reading.text else f"{scale:.4g} times the declared gradient"
-            )
-    return cell
+        if scale and apart(found, scale * each, subject.size) <= SAME:
+            matches.append((changes, abs(scale - 1) > SCALED, replace(reading, scale=scale)))
+    if not matches:
+        return cell
+    _, scaled, subject.reading = min(matches, key=lambda match: match[:2])
+    times = f"{subject.reading.scale:.4g} times" if scaled else ""
+    return replace(cell, text="; ".join(part for part in (subject.reading.text, times) if part))
 
 
 def expectation(subject: Subject) -> Cell:
@@ -169,6 +172,7 @@ def failed(subject: Subject) -> Cell:
     right = [
         replace(reading, text="left out of its group"),
         replace(reading, counted=False, text="left out of its group and of the number of rollouts"),
+        replace(reading, longer=True, text="left out of its group; the divisor has its tokens"),
         replace(reading, whole_groups=True, text="its group is left out"),
         replace(reading, whole_groups=True, counted=False, text="its group is left out of the step"),
     ]
@@ -183,6 +187,13 @@ def reversed_k3(tokens: Tokens) -> Tensor:
 
 def k1_in_loss(tokens: Tokens) -> Tensor:
     return -torch.ones_like(tokens.logp)
+
+
+def k3_by_rollout(tokens: Tokens) -> Tensor:
+    """κ of the k3 of each token under the geometric mean of the ratios of its rollout, both differentiated."""
+    apart = tokens.log_divergence
+    mean = tokens.per_sequence((-apart).expm1() + apart) / tokens.lengths
+    return (-apart).expm1() - mean
 
 
 def nothing(tokens: Tokens) -> Tensor:
@@ -200,6 +211,7 @@ def kl(subject: Subject) -> Cell:
     wrong = [
         replace(reading, penalty=reversed_k3, text="the two policies of the penalty are exchanged"),
         replace(reading, penalty=k1_in_loss, text="k1 in the loss, whose expected gradient is 0"),
+        replace(reading, penalty=k3_by_rollout, text="k3 under the ratio of the whole rollout, which descends no KL"),
         replace(reading, penalty=nothing, text="the option changes nothing"),
     ]
     return compared("KL penalty", replace(base(), kl=0.1), right, wrong, subject)

@@ -50,6 +50,8 @@ class Reading:
     counted: bool = True
     """Whether a truncated rollout that the loss leaves out still counts in the number of rollouts."""
     masks_truncated: bool = True
+    longer: bool = False
+    """Whether the tokens of a failed rollout count in the tokens of the step."""
     penalty: Penalty = penalties.k3
     penalised_reward: bool = False
     """Whether the penalty is taken off the rewards."""
@@ -88,8 +90,10 @@ def expected(policy: Policy, reading: Reading, batch: Batch, reference: Policy) 
         advantage=credit(reading, batch, left), sequence=sequence, group=owner[sequence],
     )  # fmt: skip
     counted = len(rows) if reading.counted else sum(1 for keep in left if keep.any())
+    unjudged = sum(sum(keep) for row, keep in zip(rows, kept, strict=True) if row.reward is None)
+    total = len(now) + (unjudged if reading.longer else 0)
     sizes = Denominators(
-        groups=len(batch.groups), sequences=counted, tokens=len(now), max_tokens=batch.max_tokens,
+        groups=len(batch.groups), sequences=counted, tokens=total, max_tokens=batch.max_tokens,
         group_tokens=tuple(torch.bincount(owner[sequence], minlength=len(batch.groups)).tolist()),
     )  # fmt: skip
     row = replace(reading.row, penalty=reading.penalty, penalty_weight=batch.kl) if batch.kl else reading.row
@@ -198,8 +202,8 @@ KEPT: dict[str, Kept] = {
 }
 
 
-def variants(reading: Reading) -> list[Reading]:
-    """What a gradient may be instead: other advantages, divisions and masks, one change first and then several."""
+def variants(reading: Reading) -> list[tuple[int, Reading]]:
+    """What a gradient may be instead, with the number of changes: other advantages, divisions and masks."""
     row = reading.row
     credits = {"": row.advantage, **ADVANTAGES}
     for text, change in (
@@ -214,4 +218,4 @@ def variants(reading: Reading) -> list[Reading]:
                 changes = [text for text in (credited, divided, kept) if text]
                 made = replace(row, advantage=advantage, aggregate=share)
                 found.append((len(changes), replace(reading, text="; ".join(changes), row=made, kept=keep)))
-    return [each for _, each in sorted(found, key=lambda entry: entry[0])]
+    return found

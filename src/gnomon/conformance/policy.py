@@ -95,6 +95,9 @@ class Policy:
 @functools.cache
 def policies() -> tuple[Policy, Policy]:
     """The policy and the reference of every test, in folders that are removed as the process ends."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     place = tempfile.TemporaryDirectory(prefix="gnomon-conform-")
     both = []
     for seed in (0, 1):

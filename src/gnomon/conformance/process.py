@@ -61,7 +61,8 @@ def trainer(word: str, python: str = sys.executable) -> Iterator[Trainer]:
 
 
 def quiet() -> dict[str, str]:
-    return {**os.environ, "PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false"}
+    silent = {"PYTHONWARNINGS": "ignore", "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    return {**os.environ, **silent, "TOKENIZERS_PARALLELISM": "false"}
 
 
 def received(process: subprocess.Popen[str]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def config(batch: Any, folder: str) -> Any:
 def gradient(batch: Any) -> dict[str, Any]:
     import torch
     from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
 
     tools = any(0 in row.mask for row in batch.rows)
     if batch.group_size < 2:
@@ -108,6 +108,7 @@ def gradient(batch: Any) -> dict[str, Any]:
             train_dataset=Dataset.from_list([{"prompt": "ab"} for _ in groups]), callbacks=[kept],
             processing_class=AutoTokenizer.from_pretrained(batch.model),
         )  # fmt: skip
+        trainer.remove_callback(PrinterCallback)
         trainer.batch = batch
         if batch.kl:
             anchor = AutoModelForCausalLM.from_pretrained(batch.reference, dtype=torch.float64)
