@@ -4,6 +4,7 @@ from gnomon.rendering.base import Origin, Parsing, Renderer, Reply, Segment, Seg
 from gnomon.rendering.calls import Unreadable, arguments_of
 from gnomon.rendering.chatml import ChatML
 from gnomon.rendering.choose import choose
+from gnomon.rendering.derived import Derived, Proven
 from gnomon.rendering.gemma import Gemma
 from gnomon.rendering.harmony import Harmony
 from gnomon.rendering.llama3 import Llama3
@@ -14,6 +15,7 @@ from gnomon.rendering.transcript import Transcript
 
 __all__ = [
     "ChatML",
+    "Derived",
     "Gemma",
     "Harmony",
     "History",
@@ -21,6 +23,7 @@ __all__ = [
     "Origin",
     "Parsing",
     "Plain",
+    "Proven",
     "Published",
     "Qwen3",
     "Renderer",

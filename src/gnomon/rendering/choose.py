@@ -13,6 +13,7 @@ from gnomon.models.folder import chat_template
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Renderer, Tool, joined
 from gnomon.rendering.chatml import ChatML
+from gnomon.rendering.derived import agrees, derived_of, proof_of
 from gnomon.rendering.gemma import Gemma
 from gnomon.rendering.harmony import Harmony
 from gnomon.rendering.jinja import NOW
@@ -42,14 +43,15 @@ TURN = "<|im_start|>assistant\n"
 def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Renderer:
     """The renderer of a model folder.
 
-    `auto` selects a family only if it writes the same text as the folder's chat template. A folder without a template,
-    or with the plain-text template, gets the plain renderer. For an unknown template, the first turn is written by the
-    template itself.
+    `auto` selects a family only if it writes the same text as the folder's chat template, and for several turns only if
+    it continues conversations as the template does. A folder without a template,
+    or with the plain-text template, gets the plain renderer. An unknown template continues conversations by the rule
+    that is proven of it; if there is none, it writes the first turn alone.
 
     Args:
         turns: largest number of turns of the policy in an episode.
-    Raises: ModelError E311 if the tokenizer lacks a control token of the named family; E313 if the template is unknown
-        and there are several turns.
+    Raises: ModelError E311 if the tokenizer lacks a control token of the named family; E313 if no rule is
+        proven of the template and there are several turns.
     """
     if name not in get_args(Name):
         raise ValueError(f"renderer is {name!r}; it must be one of {get_args(Name)}")
@@ -59,15 +61,20 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
     if name == "plain":
         return Plain(tokenizer)
     made = list(_candidates(tokenizer, name, template))
-    if template is not None:
-        for renderer in made:
-            if writes(renderer, template, tokenizer):
-                return renderer
+    fitting = (each for each in made if template is not None and writes(each, template, tokenizer))
+    found = next(fitting, None)
     if name != "auto":
-        return made[0]
-    if turns > 1 or template is None:
+        return found or made[0]
+    if template is None:
         raise several_turns(tokenizer.folder)
-    return Published(tokenizer, template)
+    if found and turns == 1:
+        return found
+    derived = derived_of(tokenizer, template)
+    if found:
+        return derived if derived and not agrees(found, derived) else found
+    if derived is None and turns > 1:
+        raise several_turns(tokenizer.folder, proof_of(tokenizer, template)[1].refusal)
+    return derived or Published(tokenizer, template)
 
 
 def departure(tokenizer: Tokenizer, name: Name) -> str:

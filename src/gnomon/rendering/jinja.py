@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-__all__ = ["NOW", "jinja"]
+__all__ = ["NOW", "compiled", "jinja"]
 
 NOW = datetime(2024, 7, 26)
 """The time that `strftime_now` formats. The current time would make two runs of one recipe differ."""
@@ -47,6 +48,12 @@ def jinja() -> ImmutableSandboxedEnvironment:
     environment.filters["tojson"] = _json
     environment.globals |= {"raise_exception": refuse, "strftime_now": NOW.strftime}
     return environment
+
+
+@lru_cache(maxsize=16)
+def compiled(template: str) -> Template:
+    """A template that is ready to run."""
+    return jinja().from_string(template)
 
 
 def _json(

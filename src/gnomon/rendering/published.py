@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from gnomon.models.folder import table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, joined
 from gnomon.rendering.encoding import Piece, encoding_of
-from gnomon.rendering.jinja import jinja
+from gnomon.rendering.jinja import compiled
 from gnomon.rendering.turns import finished
 from gnomon.types import Message
 
-__all__ = ["Published", "rendered", "several_turns"]
+__all__ = ["Published", "rendered", "several_turns", "written"]
 
 
 class Published:
@@ -73,32 +73,38 @@ class Published:
             return ()
 
 
-def several_turns(folder: Path) -> ModelError:
+def several_turns(folder: Path, why: str = "") -> ModelError:
+    """Args: why: what stands against several turns with the template; empty for a folder without one."""
     return ModelError(
         "E313",
-        "the model's chat template is unknown, and the task has several turns or tools",
+        "the model's chat template cannot continue a conversation",
         where=str(folder),
-        why="applying the template again in every turn would change tokens that were already sampled",
+        why=why or "the model folder has no chat template",
         fix="policy.renderer=plain, or a model of a supported family: chatml, qwen3, gemma, llama3, harmony",
     )
 
 
 def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
-    """The text of a chat template up to the policy's turn.
+    """The text of a chat template up to the policy's turn. Raises: ModelError E310 if the template fails."""
+    return written(
+        template, folder, [{"role": message.role, "content": message.content} for message in messages], tools
+    )
 
-    Raises: ModelError E310 if the template fails.
-    """
+
+def written(
+    template: str, folder: Path, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = (), *, asks: bool = True
+) -> str:
+    """As `rendered`, of messages that may have calls. Args: asks: whether the policy's turn begins at the end."""
     marks = {name: _spelling(value) for name, value in _config(folder).items() if name.endswith("_token")}
-    plain = [{"role": message.role, "content": message.content} for message in messages]
     known = marks | {"tools": [tool.schema for tool in tools] or None, "documents": None}
     try:
-        return str(jinja().from_string(template).render(messages=plain, add_generation_prompt=True, **known))
+        return str(compiled(template).render(messages=messages, add_generation_prompt=asks, **known))
     except Exception as error:  # A template is foreign code and can raise anything.
         raise ModelError(
             "E310",
             f"the chat template fails: {error}",
             where=str(folder),
-            why=f"the messages have the roles {', '.join(message.role for message in messages)}",
+            why=f"the messages have the roles {', '.join(message['role'] for message in messages)}",
             fix="use messages that the template accepts, or policy.renderer=plain",
         ) from error
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Segment, Segments, joined
+from gnomon.rendering.base import Origin, Segments, joined
 from gnomon.rendering.chatml import ChatML, template, turn
 from gnomon.rendering.encoding import Piece
-from gnomon.rendering.turns import last_turn
+from gnomon.rendering.turns import last_turn, without_thought
 from gnomon.types import Message
 
 __all__ = ["History", "Qwen3"]
@@ -49,21 +49,10 @@ class Qwen3(ChatML):
         if self.history is History.KEEP or not any(_asks(message) for message in messages):
             return None
         kept = tuple(
-            self._without_thought(segment, follows)
+            without_thought(self.encoding, segment, follows, self._close, self._written)
             for segment, follows in zip(segments, [*segments[1:], None], strict=True)
         )
         return None if kept == segments else (*kept, *self.extend(last_turn(segments), messages))
-
-    def _without_thought(self, segment: Segment, follows: Segment | None) -> Segment:
-        ids = segment.token_ids
-        if segment.origin is Origin.POLICY and self._close in ids:
-            ids = ids[len(ids) - ids[::-1].index(self._close) :]
-            while ids and (blank := self.encoding.decode(ids[:1])) and not blank.strip("\n"):
-                ids = ids[1:]
-        elif follows is not None and follows.origin is Origin.POLICY:
-            length = len(self._written)
-            ids = ids[:-length] if length and ids[-length:] == self._written else ids
-        return Segment(origin=segment.origin, token_ids=ids)
 
     def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
         message = messages[place]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gnomon.rendering.base import Parsing, Reply, Segments, ToolCall
+from gnomon.rendering.base import Origin, Parsing, Reply, Segment, Segments, ToolCall
 from gnomon.rendering.calls import malformed
 from gnomon.rendering.encoding import Encoding
 
-__all__ = ["finished", "last_turn", "read_turn"]
+__all__ = ["finished", "last_turn", "read_turn", "without_thought"]
 
 
 def finished(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int], bool]:
@@ -22,6 +22,30 @@ def finished(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int]
 def last_turn(segments: Segments) -> tuple[int, ...]:
     """The ids of the last turn of a sequence."""
     return segments[-1].token_ids if segments else ()
+
+
+def without_thought(
+    encoding: Encoding,
+    segment: Segment,
+    follows: Segment | None,
+    close: int | None,
+    opening: tuple[int, ...],
+    lines: bool = True,
+) -> Segment:
+    """A segment of a sequence whose earlier reasoning is removed.
+
+    Args: close: the token that ends reasoning; opening: what the template wrote at the beginning of the policy's turns;
+        lines: whether the line breaks after the reasoning are removed too.
+    """
+    ids = segment.token_ids
+    if segment.origin is Origin.POLICY and close in ids:
+        ids = ids[len(ids) - ids[::-1].index(close) :]
+        while lines and ids and (blank := encoding.decode(ids[:1])) and not blank.strip("\n"):
+            ids = ids[1:]
+    elif follows is not None and follows.origin is Origin.POLICY:
+        length = len(opening)
+        ids = ids[:-length] if length and ids[-length:] == opening else ids
+    return Segment(origin=segment.origin, token_ids=ids)
 
 
 def read_turn(
