@@ -12,7 +12,7 @@ from gnomon import learners
 from gnomon.learners import Batch
 from gnomon.learners.base import Learner
 from gnomon.learners.credit import Crediting
-from gnomon.objectives import Objective
+from gnomon.objectives import Denominators, Objective, Rollouts
 
 
 def made(
@@ -30,6 +30,14 @@ def made(
         group=group,
         player=0,
     )
+
+
+def batch_of_four() -> Batch:
+    """Two groups of two rollouts."""
+    sequences = tuple(made([5, 9 + i // 2], [20 + i, 31], rollout=i, group=i // 2) for i in range(4))
+    seen = Rollouts(rewards=torch.tensor([[1.0, 0], [0, 1]], dtype=torch.float64), lengths=torch.full((2, 2), 2))
+    sizes = Denominators(groups=2, sequences=4, tokens=8, max_tokens=2, group_tokens=(4, 4))
+    return Batch(sequences=sequences, rollouts=seen, denominators=sizes, temperature=1.0, exact=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
 from gnomon.errors import ModelError
 from gnomon.keys import Key
+from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp, score
 from gnomon.types import Completion, Request, Sampling
@@ -130,11 +131,11 @@ def test_the_window_ends_where_it_should(tmp_path: Path) -> None:
     assert torch.equal(one[1:], other[1:])
 
 
-def test_an_attention_with_sinks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attention_with_sinks_is_never_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """gpt-oss divides by more than the scores of its keys; leaving that out would be silently wrong."""
     config = GptOssConfig(**WIDE, num_key_value_heads=2, head_dim=32, num_local_experts=2, num_experts_per_tok=1)
     monkeypatch.setitem(KINDS, "gpt_oss", config)
     folder = save("gpt_oss", tmp_path)
-    with pytest.raises(ModelError) as caught:
-        Policy.load(folder)
+    with pytest.raises(ModelError, match=r"policy.attention=transformers") as caught:
+        Policy.load(folder, whole=Packed)
     assert caught.value.code == "E308"

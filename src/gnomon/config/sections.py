@@ -96,11 +96,13 @@ class Policy(Section):
     tokenizer. Empty means the policy as the run begins."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
-    attention: Literal["auto", "exact", "flex", "cudnn"] = "auto"
+    attention: Literal["auto", "exact", "flex", "cudnn", "transformers"] = "auto"
     """Attention of training passes. `exact` computes the same bits as decoding, on every device. `flex` is torch's
     flex_attention, for CUDA devices, and is many times faster there with long rows. `cudnn` is `flex` with a faster
     kernel for rows of a thousand tokens or more that share no prompt; the last bits of its gradients differ from run
-    to run. `auto` is `flex` on a CUDA device that can compute it, and else `exact`."""
+    to run. `transformers` is the model's own: training and sampling use its forward pass and its cache, with padded
+    rows. It works for every causal language model of transformers. `auto` is `transformers` for families that have no
+    other one (docs/real-models.md), `flex` on a CUDA device that can compute it, and else `exact`."""
     activation_checkpointing: Annotated[bool, Bytes.NEVER] = False
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""

@@ -11,7 +11,7 @@ from gnomon.models.weights import WeightsRef
 from gnomon.stats import Stats
 from gnomon.types import Completion, Request
 
-__all__ = ["Counted", "Engine", "Sleeping", "Tier", "Versioned", "sample_all"]
+__all__ = ["Counted", "Engine", "Grouping", "Sleeping", "Tier", "Versioned", "sample_all"]
 
 
 class Tier(StrEnum):
@@ -76,6 +76,16 @@ class Sleeping(Protocol):
         ...
 
     def sleep(self) -> None: ...
+
+
+@runtime_checkable
+class Grouping(Protocol):
+    """An engine whose model may be unable to decode rows of any lengths together."""
+
+    @property
+    def grouping(self) -> str:
+        """What it decodes together instead, as a sentence; empty where it can."""
+        ...
 
 
 async def sample_all(engine: Engine, requests: Sequence[Request]) -> list[Completion]:

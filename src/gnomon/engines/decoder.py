@@ -15,9 +15,10 @@ from gnomon.engines.noise import Noise, sampled
 from gnomon.engines.replay import Replay, captured
 from gnomon.models.policy import Policy
 from gnomon.models.projection import entropy_of, logp_of
+from gnomon.models.tokenizer import Tokenizer
 from gnomon.types import Completion, Finish, Request
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "Row", "drawn"]
 
 
 @dataclass(slots=True)
@@ -32,6 +33,30 @@ class Row:
     ids: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
+
+    def grow(self, token: int, logp: float, entropy: float) -> None:
+        self.ids.append(token)
+        self.logps.append(logp)
+        self.entropies.append(entropy)
+
+    def renew(self, version: int) -> None:
+        """The tokens from here on are of other weights."""
+        if not self.ids:
+            self.version = version
+        else:
+            self.changes = [change for change in self.changes if change[0] < len(self.ids)]
+            self.changes.append((len(self.ids), version))
+
+    def completion(self, finish: Finish, tokenizer: Tokenizer) -> Completion:
+        return Completion(
+            token_ids=tuple(self.ids),
+            logprobs=tuple(self.logps),
+            text=tokenizer.decode(self.ids),
+            finish=finish,
+            version=self.version,
+            changes=tuple(self.changes),
+            entropies=tuple(self.entropies) if self.request.sampling.entropy else (),
+        )
 
 
 class Decoder:
@@ -65,11 +90,7 @@ class Decoder:
         """The policy has other weights from now on. Rows go on with the keys and values that they have."""
         self._branches.forget()
         for row in self.rows.values():
-            if not row.ids:
-                row.version = version
-            else:
-                row.changes = [change for change in row.changes if change[0] < len(row.ids)]
-                row.changes.append((len(row.ids), version))
+            row.renew(version)
 
     def drop(self, number: int) -> None:
         """Nobody waits for this row any more; it leaves after the next step."""
@@ -88,27 +109,14 @@ class Decoder:
         draws = drawn(logits, [slot for slot, _ in live], rows) if live else []
         going: dict[int, dict[int, list[int]]] = {branch.slot: {} for branch in self._branches}
         ended = []
-        for (slot, number), row, (token, logp, entropy) in zip(live, rows, draws, strict=True):
-            row.ids.append(token)
-            row.logps.append(logp)
-            row.entropies.append(entropy)
+        for (slot, number), row, draw in zip(live, rows, draws, strict=True):
+            row.grow(*draw)
             if (finish := self._endings.finish(row.ids, row.request.sampling)) is None:
-                going[slot].setdefault(token, []).append(number)
+                going[slot].setdefault(row.ids[-1], []).append(number)
             else:
-                ended.append((number, self._completion(self.rows.pop(number), finish)))
+                ended.append((number, self.rows.pop(number).completion(finish, self.policy.tokenizer)))
         self._branches.grow(list(going.values()))
         return ended
-
-    def _completion(self, row: Row, finish: Finish) -> Completion:
-        return Completion(
-            token_ids=tuple(row.ids),
-            logprobs=tuple(row.logps),
-            text=self.policy.tokenizer.decode(row.ids),
-            finish=finish,
-            version=row.version,
-            changes=tuple(row.changes),
-            entropies=tuple(row.entropies) if row.request.sampling.entropy else (),
-        )
 
 
 def on_current_device(policy: Policy) -> bool:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from gnomon.engines.base import Tier
+from gnomon.engines.cohorts import Cohorts
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.receipt import Receipts
 from gnomon.errors import NumericsError
+from gnomon.models.cached import Caching, caching_of
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.models.weights import PROBE, WeightsRef, require_loadable
@@ -29,6 +31,13 @@ GLANCE = 8
 """Longest completion of the first comparison, which may already show that the engine is not exact."""
 JOINING = 4
 """Requests that join before each token while an engine is measured."""
+
+GROUPING = {
+    Caching.PADDED: "",
+    Caching.EQUAL: "Sampling: only prompts of equal lengths are decoded together, because padding changes the model.",
+    Caching.NONE: "Sampling: the model has no cache that continues a text, so each token is computed from all before.",
+}
+"""How a model decodes by its own forward, for the reader of a run."""
 
 Answer = asyncio.Future[Completion]
 
@@ -60,7 +69,7 @@ class Embedded:
         self._answers: dict[int, Answer] = {}
         """Of the rows that are being decoded, by number."""
         self._decoding: asyncio.Task[None] | None = None
-        self._decoder: Decoder | None = None
+        self._decoder: Decoder | Cohorts | None = None
         """Of the batch that is running."""
 
     async def sample(self, request: Request) -> Completion:
@@ -73,7 +82,7 @@ class Embedded:
 
     async def _decode(self) -> None:
         """Decode until nobody waits."""
-        decoder = self._decoder = Decoder(self.policy)
+        decoder = self._decoder = decoder_of(self.policy)
         answers = self._answers
         try:
             while self._waiting or answers:
@@ -131,6 +140,11 @@ class Embedded:
         """What the loads since the last call have proved; nothing where the engine is exact."""
         return self._receipts.stats()
 
+    @property
+    def grouping(self) -> str:
+        """As of `Grouping`."""
+        return "" if self.policy.packs else GROUPING[caching_of(self.policy)]
+
     def close(self) -> None:
         """Nothing outlives the object."""
 
@@ -161,7 +175,7 @@ class Embedded:
             for place, prompt in enumerate(prompts)
             for row in range(rows)
         ]
-        found = decoded(Decoder(self.policy), requests)
+        found = decoded(decoder_of(self.policy), requests)
         gaps = [
             (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - reported(mine)).abs().max()
             for prompt, mine in zip(prompts, batched(found, rows), strict=True)
@@ -169,7 +183,12 @@ class Embedded:
         return float(torch.stack(gaps).max())
 
 
-def decoded(decoder: Decoder, requests: Sequence[Request]) -> list[Completion]:
+def decoder_of(policy: Policy) -> Decoder | Cohorts:
+    """What decodes with a policy: flat tokens that share what they can, or the model's own forward and cache."""
+    return Decoder(policy) if policy.packs else Cohorts(policy)
+
+
+def decoded(decoder: Decoder | Cohorts, requests: Sequence[Request]) -> list[Completion]:
     """The completions of requests that join a running batch, a few before each token."""
     waiting, found = deque(requests), dict[int, Completion]()
     while waiting or decoder.rows:

@@ -211,9 +211,9 @@ class Batch:
         sizes = replace(sizes, groups=len(groups), sequences=share, tokens=tokens, observed=observed)
         return replace(part, denominators=sizes)
 
-    def micro_batches(self, tokens: int) -> list[list[int]]:
+    def micro_batches(self, tokens: int, shares: bool = True) -> list[list[int]]:
         """Places of the sequences, as `pieces`."""
-        return pieces(self.sequences, tokens)
+        return pieces(self.sequences, tokens, shares)
 
     def _joined(self, parts: list[Tensor], dtype: torch.dtype) -> Tensor:
         return torch.cat([torch.zeros(0, dtype=dtype, device="cpu"), *parts])
@@ -223,25 +223,30 @@ class Batch:
         return torch.tensor(values, dtype=torch.int64, device="cpu").repeat_interleave(lengths)
 
 
-def pieces(sequences: Sequence[TokenSequence], tokens: int) -> list[list[int]]:
+def pieces(sequences: Sequence[TokenSequence], tokens: int, shares: bool = True) -> list[list[int]]:
     """Places of the sequences, in reading order, cut into pieces of about this many tokens.
 
     A token that passes through the model once is counted once: a prefix that sequences of a piece share. A piece
     ends where it is full, within a group only where it is twice as full. A sequence is never cut, but the
     sequences of a rollout and the rollouts of a group may lie in different pieces.
+
+    Args: shares: False for passes of padded rows, where every place of a row is counted.
     """
     inputs = [sequence.inputs for sequence in sequences]
     found: list[list[int]] = []
-    size = 0
+    size = longest = 0
     for place in reading_order(inputs):
         before = found[-1][-1] if found else None
-        fresh = own_tokens(inputs[place], None if before is None else inputs[before])
+        longest = max(longest, len(inputs[place]))
+        grown = size + own_tokens(inputs[place], None if before is None else inputs[before])
+        if not shares:
+            grown = longest * (1 + len(found[-1]) if found else 1)
         same = before is not None and sequences[before].group == sequences[place].group
-        if before is None or (fresh and size + fresh > tokens * (1 + same)):
+        if before is None or (grown > size and grown > tokens * (1 + same)):
             found.append([])
-            size, fresh = 0, len(inputs[place])
+            grown = longest = len(inputs[place])
         found[-1].append(place)
-        size += fresh
+        size = grown
     return found
 
 

@@ -77,7 +77,7 @@ class Critic:
         """
         returns = batch.returns
         assert returns is not None, "the batch was prepared without a critic"
-        error = self._gather(batch, batch.micro_batches(tokens), clip)
+        error = self._gather(batch, batch.micro_batches(tokens, self.body.packs), clip)
         stats: Stats = {"value_error": Mean(error, len(returns))} if len(returns) else {}
         spread = float((returns - returns.mean()).square().sum()) if len(returns) else 0.0
         if spread > 0:

@@ -115,7 +115,7 @@ class LocalLearner:
             `Model.COLLISION` probabilities.
         Raises: ValueError for a model that this learner does not have.
         """
-        cuts = pieces(sequences, self.micro_batch)
+        cuts = pieces(sequences, self.micro_batch, self.policy.packs)
         read = self._read(self._reader(model, temperature), sequences, cuts)
         found: dict[int, FloatArray] = {}
         for places, values in zip(cuts, read, strict=True):
@@ -157,7 +157,7 @@ class LocalLearner:
         row = objective.row() if isinstance(objective, Named) else objective
         moving = self._moving(batch, row)
         moved = batch.take(moving)
-        cuts = moved.micro_batches(self.micro_batch)
+        cuts = moved.micro_batches(self.micro_batch, self.policy.packs)
         known = self._known(batch, moving, [moved.take(places) for places in cuts], row)
         stats: Stats = {"trained": Sum(len(moved))}
         stats = merge(stats, self._gather(moved, cuts, row if known is None else known, self._scatter(moved, row)))

@@ -93,14 +93,13 @@ def score_rows(policy: Policy, piece: Piece, rows: slice, temperature: float) ->
     The log-probability of a token and its score give the normaliser of its distribution, so these rows are enough.
     """
     projection = policy.projection
-    weight = projection.weight.detach()
+    weight, bias = projection.weight.detach(), projection.bias
     own = (at_least(piece.hidden) * at_least(weight[piece.tokens])).sum(-1).to(weight.dtype)
-    own = projection.bounded(own) / temperature
-    scores = projection.bounded(linear(piece.hidden, weight[rows]))
+    own = projection.bounded(own if bias is None else own + bias.detach()[piece.tokens]) / temperature
+    scores = projection.bounded(linear(piece.hidden, weight[rows], None if bias is None else bias.detach()[rows]))
     by_score = -(scores / temperature - (own - piece.logp)[:, None]).exp()
     place = piece.tokens - rows.start
     here = ((place >= 0) & (place < by_score.shape[1])).nonzero().flatten()
     by_score[here, place[here]] += 1
-    if projection.cap is not None:
-        by_score *= 1 - (scores / projection.cap).square()
+    by_score *= projection.slope(scores)
     return (by_score / temperature).t() @ at_least(piece.hidden)

@@ -83,7 +83,7 @@ class ShardedLearner(LocalLearner):
 
     def save_state(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / self.policy.weights_file, self.parameters, {"format": "pt"})
+        write_whole(folder / self.policy.weights_file, {**self.parameters, **self.policy.beside()}, {"format": "pt"})
         state: dict[str, Tensor] = {"version": torch.tensor(self.version, device="cpu"), **self.scale.state()}
         for name, parameter in self.parameters.items():
             state |= {f"{name}/{kind}": value for kind, value in self.optimizer.state.get(parameter, {}).items()}

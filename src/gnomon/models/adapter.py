@@ -32,6 +32,9 @@ COLUMNS = 2
 """Fewest columns of a product; one column takes a kernel whose bits depend on the number of rows."""
 NAME = "default"
 """PEFT's name of the only adapter of a model."""
+STATE_SPACES = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
+READ_APART = ("out_proj",)
+"""Layers whose weights the kernels of these families read without calling the layer; PEFT refuses them too."""
 PREFIX = "base_model.model."
 """What stands before the name of a layer in an adapter folder."""
 
@@ -198,7 +201,9 @@ def linear_names(model: Any) -> list[str]:
     """Last parts of the names of the linear layers of a model, except its vocabulary projection."""
     head = model.get_output_embeddings()
     kinds = torch.nn.Linear | Conv1D
-    return last_parts([name for name, m in model.named_modules() if isinstance(m, kinds) and m is not head])
+    names = last_parts([name for name, m in model.named_modules() if isinstance(m, kinds) and m is not head])
+    read_apart = () if model.config.model_type not in STATE_SPACES else READ_APART
+    return [name for name in names if name not in read_apart]
 
 
 def last_parts(names: Sequence[str]) -> list[str]:

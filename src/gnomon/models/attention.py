@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from gnomon.errors import ModelError
 from gnomon.models.precision import at_least
 
-__all__ = ["BLOCK", "MIN_ROWS", "NAME", "NEVER", "SPAN", "additive", "attend_by_layout", "capped"]
+__all__ = ["BLOCK", "MIN_ROWS", "NAME", "NEVER", "SPAN", "Flat", "Layout", "additive", "attend_by_layout", "capped"]
 
 NAME = "gnomon"
 """Name of this attention in transformers' registry."""
@@ -38,9 +38,23 @@ NEVER = -1e30
 
 
 class Layout(Protocol):
-    """Who attends to whom among the flat tokens of one pass."""
+    """How the flat tokens of one pass go through a model."""
 
+    def hidden(self, model: Any, ids: Tensor) -> Tensor:
+        """[T, size] last hidden states of flat tokens [T]."""
+        ...
+
+
+class Flat(Layout, Protocol):
+    """Who attends to whom among the flat tokens of one pass, which the model takes as one row."""
+
+    attention: ClassVar[str | None] = NAME
+    """Of the models whose passes have such layouts."""
     positions: Tensor
+
+    def hidden(self, model: Any, ids: Tensor) -> Tensor:
+        out = model.base_model(input_ids=ids[None], position_ids=self.positions[None], layout=self, use_cache=False)
+        return out.last_hidden_state[0]  # type: ignore[no-any-return]
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
@@ -76,9 +90,9 @@ def attend_by_layout(
             "the model's attention has sinks (s_aux), which are not supported",
             where=type(module).__name__,
             why="without them, every probability would be wrong",
-            fix="use a model of another family, such as Llama, Qwen3 or Gemma 3",
+            fix="policy.attention=transformers",
         )
-    layout: Layout = kwargs["layout"]
+    layout: Flat = kwargs["layout"]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: int = module.layer_idx  # type: ignore[assignment]
     q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))

@@ -9,7 +9,7 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.folder import table
 
-__all__ = ["SMALLEST", "fits_flex", "has_experts", "head_size", "overflows", "require_flex"]
+__all__ = ["SMALLEST", "fits_flex", "has_experts", "head_size", "overflows", "packs", "require_flex"]
 
 SMALLEST = 16
 """Smallest size of an attention head for which torch has a kernel of flex_attention on CUDA devices."""
@@ -17,6 +17,16 @@ SMALLEST = 16
 OVERFLOWING = ("gemma2", "gemma3", "glm4")
 """Beginnings of transformers' names of families whose hidden states leave the range of float16. Source: vLLM 0.32,
 which does not load them in float16."""
+
+
+PACKED = frozenset((Path(__file__).parent / "packed_families.txt").read_text("utf-8").split())
+"""Transformers' names of families whose packed passes agree with transformers' own and train, by a test of each."""
+
+
+def packs(folder: Path) -> bool:
+    """Whether the passes of a model are packed: flat tokens with Gnomon's own attention. Args: folder: has its
+    `config.json`."""
+    return table(folder / "config.json").get("model_type") in PACKED
 
 
 def overflows(family: str) -> bool:

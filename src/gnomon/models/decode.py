@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import QUERIES, SPAN, Prefix, additive, blocks, capped, weighed
+from gnomon.models.attention import QUERIES, SPAN, Flat, Prefix, additive, blocks, capped, weighed
 from gnomon.models.kernels import compiles
 
 __all__ = ["Decode", "Plan"]
@@ -40,7 +40,7 @@ class Plan:
     """Places of keys that a row may need until more rows join: no more memory is taken."""
 
 
-class Decode:
+class Decode(Flat):
     """The layout of the passes of one running batch; `follow` before each of them.
 
     Whole spans of a prompt are kept once for all its rows; what it has beyond them begins the keys of every row.

@@ -17,6 +17,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
+from gnomon.models.attention import Flat
 from gnomon.models.backends import SMALLEST
 from gnomon.models.kernels import VARIANTS
 from gnomon.models.trie import Places, Trie
@@ -32,7 +33,7 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-class Flex:
+class Flex(Flat):
     """Attention over the tokens of a trie, with a block mask of the keys that each query sees.
 
     The tokens of a trie are in depth-first order, so the descendants of a token follow it directly. A query sees a key

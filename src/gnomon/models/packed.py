@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import NEVER, SPAN, capped
+from gnomon.models.attention import NEVER, SPAN, Flat, capped
 from gnomon.models.precision import at_least
 from gnomon.models.tiles import Band, Rows, Span, bands
 from gnomon.models.trie import Trie
@@ -16,7 +16,7 @@ from gnomon.models.trie import Trie
 __all__ = ["Packed"]
 
 
-class Packed:
+class Packed(Flat):
     """Who attends to whom in a trie.
 
     Tiles of equal shape are computed together. A query sees the keys of its own span in one product, and those of every

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from safetensors.torch import save_file
@@ -23,12 +23,14 @@ from gnomon.errors import GnomonError, ModelError
 from gnomon.models.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from gnomon.models.adapter import Adapter, Down
 from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
+from gnomon.models.backends import packs
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
 from gnomon.models.folder import AGAIN, base_hash, model_folder
 from gnomon.models.fused import fuse, is_fused
 from gnomon.models.kernels import compiles, settle
 from gnomon.models.packed import Packed
+from gnomon.models.padded import Padded, composed, freeze_unread, scale_of
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
 from gnomon.models.projection import Projection, full_kl, token_collision, token_logp
 from gnomon.models.stored import Stored, weights_of
@@ -46,12 +48,22 @@ AttentionInterface.register(NAME, attend_by_layout)
 settle()
 
 
-CONFORMING: set[str] = set()
-"""Configurations of models whose packed passes this process has compared with transformers' own."""
+CONFORMING: set[tuple[str, str | None]] = set()
+"""Configurations of models, and attentions, whose passes this process has compared with transformers' own."""
 LONG = 8192
 """Tokens of a pass from which on its conversions are computed again: below, what they keep is little memory."""
-Whole = Callable[[Trie, torch.device], Layout]
-"""Makes the layout of a whole pass."""
+
+
+class WholeLayout(Layout, Protocol):
+    """The layout of a whole pass."""
+
+    attention: ClassVar[str | None]
+    """Name in transformers' registry of the attention that computes such passes; None for the model's own."""
+
+    def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None: ...
+
+
+Whole = type[WholeLayout]
 
 
 class Pass(NamedTuple):
@@ -99,7 +111,8 @@ class Policy(torch.nn.Module):
         precision: the model's own dtype throughout unless given.
         folder: that it was read from.
         adapter: is trained in the place of the model's parameters, in at least float32.
-        whole: makes the layout of a whole pass: `Packed`, which every device computes, or `Flex` on a CUDA device.
+        whole: makes the layout of a whole pass: `Packed`, which every device computes, `Flex` on a CUDA device, or
+            `Padded`, which every model computes by its own forward.
     """
 
     def __init__(
@@ -116,24 +129,19 @@ class Policy(torch.nn.Module):
         output = model.get_output_embeddings()
         if not isinstance(getattr(output, "weight", None), Tensor):
             raise ModelError("E303", "the model has no vocabulary projection", where=type(model).__name__)
-        scaled = [
-            name for name in ("logit_scale", "logits_scaling") if getattr(model.config, name, 1.0) not in (None, 1.0)
-        ]
-        if scaled:
-            raise ModelError(
-                "E308", f"the model scales its logits ({scaled[0]}), which is not supported", where=type(model).__name__
-            )
-        if output.bias is not None:
-            raise ModelError(
-                "E305", "the vocabulary projection has a bias, which is not supported", where=type(model).__name__
-            )
         self.precision = precision or Precision.only(output.weight.dtype)
         require_range(model.config.model_type, self.precision.compute)
-        self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
+        reads = model.config.get_text_config()
+        self.cap: float | None = getattr(reads, "final_logit_softcapping", None)
+        self.scale = scale_of(reads)
         self.most_scores = 0
         """Scores over the vocabulary held at once; 0: as many as suit the device."""
         # No sequence is padded, and looking for padding waits for the device.
         model.base_model.warn_if_padding_and_no_attention_mask = no_warning
+        if composed(model):
+            trie = Trie([torch.arange(MIN_ROWS, device="cpu")])
+            with torch.enable_grad():
+                freeze_unread(model, whole(trie, output.weight.device).hidden(model, trie.ids.to(output.weight.device)))
         self.adapter = adapter.inject(model) if adapter else None
         if torch.cuda.is_available():
             fuse(model, exact=whole is Packed)
@@ -153,25 +161,26 @@ class Policy(torch.nn.Module):
         precision: Precision | None = None,
         device: torch.device | str = "cpu",
         adapter: Adapter | None = None,
-        whole: Whole = Packed,
+        whole: Whole | None = None,
     ) -> Policy:
         """Read a model folder, or `tiny`; nothing is ever fetched from a network.
 
         Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
 
         Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read; whole,
-            as of `Policy`.
-        Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read, E308 for a family
-            whose passes cannot be packed; those of `Adapter.inject`.
+            as of `Policy`; by default `Packed` for a family whose passes can be packed, else `Padded`.
+        Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read, E308 for a model
+            whose passes are not those of transformers; those of `Adapter.inject`.
         """
         folder, precision = model_folder(folder), precision or Precision()
+        whole = whole or usual_whole(folder)
         tokenizer = Tokenizer(folder)
         with readable(folder):
             model, loaded = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=configuration(folder),
                 dtype=precision.compute if adapter else precision.master,
-                attn_implementation=NAME,
+                attn_implementation=whole.attention,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
@@ -181,9 +190,10 @@ class Policy(torch.nn.Module):
         if missing := sorted(loaded["missing_keys"]):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why, fix=AGAIN)
-        if (config := (folder / "config.json").read_text("utf-8")) not in CONFORMING:
-            require_conformance(model, policy._logp, NAME)
-            CONFORMING.add(config)
+        config = (folder / "config.json").read_text("utf-8")
+        if (config, whole.attention) not in CONFORMING:
+            require_conformance(model, policy._logp, whole.attention)
+            CONFORMING.add((config, whole.attention))
         return policy
 
     @classmethod
@@ -193,15 +203,19 @@ class Policy(torch.nn.Module):
         precision: Precision,
         device: torch.device | str = "cpu",
         adapter: Adapter | None = None,
-        whole: Whole = Packed,
+        whole: Whole | None = None,
     ) -> Policy | None:
         """What `load` returns, without the values of what is read: its parameters are on the meta device.
 
         Args: as of `load`. The adapter and what the model computes itself, such as rotary frequencies, have values.
-        Returns: None for a model whose parameters are not the tensors of the folder, each under a name of its own.
+        Returns: None for a model whose parameters are not the tensors of the folder, each under a name of its own, and
+            for one that computes by its own forward.
         Raises: as `load`.
         """
         folder = model_folder(folder)
+        whole = whole or usual_whole(folder)
+        if whole.attention is None:
+            return None
         tokenizer, dtype = Tokenizer(folder), precision.compute if adapter else precision.master
         with readable(folder), weights_of(folder) as stored:
             config = configuration(folder)
@@ -210,7 +224,11 @@ class Policy(torch.nn.Module):
             # Memory that nobody writes to is not taken. Each tensor shows which parameter it became.
             blank = {name: torch.empty(shape, dtype=dtype, device="cpu") for name, shape in stored.shapes().items()}
             names = {value.data_ptr(): name for name, value in blank.items()}
-            model = kind.from_pretrained(None, config=config, dtype=dtype, attn_implementation=NAME, state_dict=blank)
+            model = kind.from_pretrained(
+                None, config=config, dtype=dtype, attn_implementation=whole.attention, state_dict=blank
+            )
+            if composed(model):
+                return None
             policy = cls(model.eval(), tokenizer, precision, folder, adapter, whole)
             kept = {id(value) for value in (policy.adapter.state().values() if policy.adapter else ())}
             for name, value in model.named_parameters():
@@ -260,9 +278,10 @@ class Policy(torch.nn.Module):
     @property
     def projection(self) -> Projection:
         """From hidden states to scores over the vocabulary."""
-        weight = self.model.get_output_embeddings().weight
-        fused = weight.is_cuda and self.whole is not Packed and compiles()
-        return Projection(weight, self.cap, self.precision.logp, self.most_scores, fused)
+        head = self.model.get_output_embeddings()
+        weight, plain = head.weight, head.bias is None and self.scale == 1.0
+        fused = weight.is_cuda and self.whole is not Packed and plain and compiles()
+        return Projection(weight, self.cap, self.precision.logp, self.most_scores, fused, head.bias, self.scale)
 
     @property
     def vocabulary(self) -> int:
@@ -277,6 +296,11 @@ class Policy(torch.nn.Module):
     def base(self) -> str:
         """Hash of the weights that the policy was read from; empty for one that was read from no folder."""
         return base_hash(self.folder) if self.folder else ""
+
+    @property
+    def packs(self) -> bool:
+        """Whether its passes are flat tokens, whose attention a layout computes; else they are padded rows."""
+        return self.whole.attention is not None
 
     @property
     def kind(self) -> Kind:
@@ -307,7 +331,8 @@ class Policy(torch.nn.Module):
         assert self.adapter is not None
         shared = [self.tokenizer, *(value for value in self.model.parameters() if not value.requires_grad)]
         found = deepcopy(self, {id(value): value for value in shared})
-        found.precision, found.whole = self.precision.alone, Packed
+        found.precision = self.precision.alone
+        found.whole = Packed if self.packs else self.whole
         assert found.adapter is not None
         found.adapter.adapter = adapter
         found.adapter.begin()
@@ -357,18 +382,22 @@ class Policy(torch.nn.Module):
 
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:
         """Last hidden states [T, size] of flat tokens [T]."""
+        with self.as_adapted():
+            return layout.hidden(self.model, ids)
+
+    @contextmanager
+    def as_adapted(self) -> Iterator[None]:
+        """The model computes with its adapter or, of `unadapted`, without it."""
         with self.adapter.off() if self.adapter and not self._adapted else nullcontext():
-            out = self.model.base_model(
-                input_ids=ids[None], position_ids=layout.positions[None], layout=layout, use_cache=False
-            )
-        return out.last_hidden_state[0]  # type: ignore[no-any-return]
+            yield
 
     def _logp(self, texts: Sequence[Tensor]) -> Tensor:
-        """[T] log-probabilities of every token of the texts but the first ones, in one packed pass."""
+        """[T] log-probabilities of every token of the texts but the first ones, in one pass."""
         trie = Trie([text[:-1] for text in texts], least=MIN_ROWS)
         read = torch.cat([torch.from_numpy(path) for path in trie.paths])
         ids, read, target = (x.to(self.device) for x in (trie.ids, read, torch.cat([text[1:] for text in texts])))
-        found: Scored = self(Pass(ids, Packed(trie, self.device), read, target))
+        layout = self.packed(trie) if not self.packs else Packed(trie, self.device)
+        found: Scored = self(Pass(ids, layout, read, target))
         return found.logp
 
     def states(self, work: Pass) -> Tensor:
@@ -386,8 +415,10 @@ class Policy(torch.nn.Module):
         return self.projection.scores(hidden)
 
     def state(self) -> dict[str, Tensor]:
-        """What is trained, by name and not copied: every parameter, or those of the adapter."""
-        return self.adapter.state() if self.adapter else dict(self.model.named_parameters())
+        """What is trained, by name, not copied: every parameter that text passes through, or those of the adapter."""
+        if self.adapter:
+            return self.adapter.state()
+        return {name: value for name, value in self.model.named_parameters() if value.requires_grad}
 
     @torch.no_grad()
     def update(self, state: Mapping[str, Tensor]) -> None:
@@ -406,9 +437,20 @@ class Policy(torch.nn.Module):
     def save(self, folder: Path) -> None:
         """Write what is trained, in master precision, and the tokenizer: a model folder, or PEFT's adapter folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        state = {name: value.detach().contiguous() for name, value in self.masters.parameters.items()}
+        state = {**self.masters.parameters, **self.beside()}
+        state = {name: value.detach().contiguous() for name, value in state.items()}
         save_file(state, folder / self.weights_file, metadata={"format": "pt"})
         self.describe(folder)
+
+    def beside(self) -> dict[str, Tensor]:
+        """What a model folder has beside trained weights, by name, not copied: frozen parameters and buffers."""
+        if self.adapter:
+            return {}
+        found = {name: value for name, value in self.model.named_parameters() if not value.requires_grad}
+        for prefix, module in self.model.named_modules():
+            kept = module._buffers.keys() - module._non_persistent_buffers_set
+            found |= {f"{prefix}.{name}": value for name in kept if (value := module._buffers[name]) is not None}
+        return found
 
     def describe(self, folder: Path) -> None:
         """Write what a folder of the policy has beside the weights: configuration and tokenizer."""
@@ -421,12 +463,18 @@ class Policy(torch.nn.Module):
     def restore(self, folder: Path) -> None:
         """Take back what was saved. Raises: ModelError E304 for the weights of another model."""
         with Stored(folder / self.weights_file, device=str(self.device)) as state:
+            state.leave_out(self.beside())
             self.masters.load(state)
 
     @property
     def weights_file(self) -> str:
         """Its name in the folder of the policy."""
         return ADAPTER_WEIGHTS if self.adapter else "model.safetensors"
+
+
+def usual_whole(folder: Path) -> Whole:
+    """The passes of a model that nobody chose others for."""
+    return Packed if packs(folder) else Padded
 
 
 def no_warning(*_: object) -> None:
@@ -462,7 +510,7 @@ def readable(folder: Path) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if isinstance(error, KeyError) and error.args == (NAME,):
-            raise foreign(str(folder), "its attention is not in transformers' registry") from error
+            raise foreign(str(folder), "its attention is not in transformers' registry", NAME) from error
         if "trust_remote_code" in str(error):
             reason = "it needs code from its own folder (auto_map), and Gnomon never runs such code"
         raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason, fix=AGAIN) from error
@@ -489,7 +537,16 @@ def configuration(folder: Path) -> Any:
 def without_kernels(values: dict[str, Any]) -> dict[str, Any]:
     """Settings, and those nested in them, without the ones that choose an implementation from a hub."""
     return {
-        name: without_kernels(value) if isinstance(value, dict) else value
+        name: read_back(value)
         for name, value in values.items()
         if "_implementation" not in name and not name.startswith("use_kernel")
     }
+
+
+def read_back(value: Any) -> Any:
+    """A value of a configuration. Transformers writes a float that JSON does not have as an object."""
+    if isinstance(value, list):
+        return [read_back(each) for each in value]
+    if isinstance(value, dict):
+        return float(value["__float__"]) if value.keys() == {"__float__"} else without_kernels(value)
+    return value

@@ -38,23 +38,33 @@ class Projection(NamedTuple):
     most: int = 0
     """Scores held at once; 0: as many as suit the device."""
     fused: bool = False
-    """Whether what becomes of a product is computed in one kernel, which may round otherwise than the sampler."""
+    """Whether what becomes of a product is computed in one kernel, which may round otherwise than the sampler. Never
+    with a bias or a scale."""
+    bias: Tensor | None = None
+    """[vocabulary]."""
+    scale: float = 1.0
+    """Scores are multiplied by it before they are bent."""
 
-    def scores(self, hidden: Tensor, weight: Tensor | None = None) -> Tensor:
-        """[T, vocabulary] of hidden states [T, size]. Args: weight, a stand-in for the projection's own.
+    def scores(self, hidden: Tensor) -> Tensor:
+        """[T, vocabulary] of hidden states [T, size].
 
         The product is computed in the dtype of its factors; what follows from it is at least `dtype`.
         """
-        return self.bounded(linear(hidden, self.weight if weight is None else weight))
+        return self.bounded(linear(hidden, self.weight, self.bias))
 
     def bounded(self, product: Tensor) -> Tensor:
-        """The scores of a product of hidden states and weights."""
-        return bounded(product, self.cap, self.dtype)
+        """The scores of a product of hidden states and weights, with its bias."""
+        return bounded(product, self.cap, self.dtype, self.scale)
+
+    def slope(self, scores: Tensor) -> Tensor | float:
+        """The derivative of scores by their product."""
+        return self.scale if self.cap is None else self.scale * (1 - (scores / self.cap).square())
 
 
-def bounded(product: Tensor, cap: float | None, dtype: torch.dtype) -> Tensor:
+def bounded(product: Tensor, cap: float | None, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """As `Projection.bounded`."""
     found = at_least(product, dtype)
+    found = found if scale == 1.0 else found * scale
     return found if cap is None else cap * torch.tanh(found / cap)
 
 
@@ -82,7 +92,7 @@ def entropy_of(logp: Tensor) -> Tensor:
 
 def token_logp(hidden: Tensor, projection: Projection, target: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """[T] log-probabilities of the targets [T], and [T] entropies of the next-token distributions; both in nats."""
-    return ChunkedLogp.apply(hidden, projection.weight, target, projection, temperature)  # type: ignore[no-untyped-call,no-any-return]
+    return ChunkedLogp.apply(hidden, projection.weight, projection.bias, target, projection, temperature)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def token_collision(hidden: Tensor, projection: Projection, temperature: float) -> Tensor:
@@ -99,7 +109,7 @@ def full_kl(
     Equation: KL(π‖ref) = Σ_v π(v)·(log π(v) − log ref(v)), both tempered.
     Args: hidden, anchor: [T, size] of the policy, which carries gradients, and of the reference, which has none.
     """
-    return ChunkedKl.apply(hidden, projection.weight, anchor, projection, reference, temperature)  # type: ignore[no-untyped-call,no-any-return]
+    return ChunkedKl.apply(hidden, projection.weight, projection.bias, anchor, projection, reference, temperature)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class ChunkedLogp(torch.autograd.Function):
@@ -107,9 +117,15 @@ class ChunkedLogp(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, projection: Projection, temperature: float
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        projection: Projection,
+        temperature: float,
     ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(hidden, weight, target)
+        ctx.save_for_backward(hidden, weight, bias, target)
         ctx.projection, ctx.temperature = projection, temperature
         logps, entropies = [], []
         for h, y in chunks(projection, hidden, target, most=FUSED_CHUNK if projection.fused else 0):
@@ -126,10 +142,10 @@ class ChunkedLogp(torch.autograd.Function):
         return torch.cat(logps), torch.cat(entropies)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor | None, None, None, None]:
-        hidden, weight, target = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, target = ctx.saved_tensors
         by_logp, by_entropy = grads
-        found = Gradients(weight if ctx.needs_input_grad[1] else None)
+        found = Gradients(*needed(ctx, weight, bias))
         if by_logp is None:
             assert by_entropy is not None
             by_logp = torch.zeros_like(by_entropy)
@@ -137,11 +153,11 @@ class ChunkedLogp(torch.autograd.Function):
         most = FUSED_CHUNK if ctx.projection.fused else 0
         for h, y, g, e in chunks(ctx.projection, hidden, target, *grads, most=most):
             if ctx.projection.fused:
-                product, form = linear(h, weight), (ctx.projection.cap, ctx.projection.dtype, ctx.temperature)
+                product, form = linear(h, weight, bias), (ctx.projection.cap, ctx.projection.dtype, ctx.temperature)
                 slope = compiled(slopes)(product, y, g, None if by_entropy is None else e, *form)
                 found.add(slope, h, weight)
                 continue
-            product = linear(h, weight).requires_grad_()
+            product = linear(h, weight, bias).requires_grad_()
             with torch.enable_grad():
                 logp = logp_of(ctx.projection.bounded(product), ctx.temperature)
                 outs, weights = [logp.gather(1, y[:, None])[:, 0]], [g]
@@ -149,7 +165,7 @@ class ChunkedLogp(torch.autograd.Function):
                     outs, weights = [*outs, -(logp.exp() * logp).sum(-1)], [*weights, e]
             (by_product,) = torch.autograd.grad(outs, product, weights)
             found.add(by_product, h, weight)
-        return found.by_hidden, found.by_weight, None, None, None
+        return found.by_hidden, found.by_weight, found.by_bias, None, None, None
 
 
 def read(
@@ -194,27 +210,33 @@ class ChunkedKl(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         anchor: Tensor,
         projection: Projection,
         reference: Projection,
         temperature: float,
     ) -> Tensor:
-        ctx.save_for_backward(hidden, weight, anchor)
+        ctx.save_for_backward(hidden, weight, bias, anchor)
         ctx.projection, ctx.reference, ctx.temperature = projection, reference, temperature
         pieces = chunks(projection, hidden, anchor, models=2)
-        return torch.cat([divergence(ctx, linear(h, weight), a) for h, a in pieces])
+        return torch.cat([divergence(ctx, linear(h, weight, bias), a) for h, a in pieces])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None, None]:
-        hidden, weight, anchor = ctx.saved_tensors
-        found = Gradients(weight if ctx.needs_input_grad[1] else None)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, anchor = ctx.saved_tensors
+        found = Gradients(*needed(ctx, weight, bias))
         for h, a, g in chunks(ctx.projection, hidden, anchor, grad, models=2):
-            product = linear(h, weight).requires_grad_()
+            product = linear(h, weight, bias).requires_grad_()
             with torch.enable_grad():
                 apart = divergence(ctx, product, a)
             (by_product,) = torch.autograd.grad(apart, product, g)
             found.add(by_product, h, weight)
-        return found.by_hidden, found.by_weight, None, None, None, None
+        return found.by_hidden, found.by_weight, found.by_bias, None, None, None, None
+
+
+def needed(ctx: Any, *trained: Tensor | None) -> list[Tensor | None]:
+    """Weight and bias, each None where it needs no gradient."""
+    return [value if asked else None for value, asked in zip(trained, ctx.needs_input_grad[1:3], strict=True)]
 
 
 def divergence(ctx: Any, product: Tensor, anchor: Tensor) -> Tensor:
@@ -228,17 +250,20 @@ def divergence(ctx: Any, product: Tensor, anchor: Tensor) -> Tensor:
 class Gradients:
     """Gradients of a projection, summed over chunks: of the weights in one buffer of at least float32.
 
-    Args: weight: [vocabulary, size]; None where it is not trained and needs no gradient.
+    Args: weight: [vocabulary, size]; bias: [vocabulary]; None where it is not trained and needs no gradient.
     """
 
-    def __init__(self, weight: Tensor | None) -> None:
-        self._weight = weight
+    def __init__(self, weight: Tensor | None, bias: Tensor | None) -> None:
+        self._weight, self._bias = weight, bias
         self._by_hidden: list[Tensor] = []
         self._total: Tensor | None = None
+        self._bias_total = None if bias is None else torch.zeros_like(at_least(bias))
 
     def add(self, by_product: Tensor, hidden: Tensor, weight: Tensor) -> None:
         """Add a chunk. Args: by_product: [T, vocabulary] the gradient of the product of `hidden` and `weight`."""
         self._by_hidden.append(by_product @ weight)
+        if self._bias_total is not None:
+            self._bias_total += by_product.sum(0, dtype=self._bias_total.dtype)
         if self._weight is None:
             return
         left, right = by_product.t(), hidden
@@ -254,6 +279,10 @@ class Gradients:
     @property
     def by_hidden(self) -> Tensor:
         return torch.cat(self._by_hidden)
+
+    @property
+    def by_bias(self) -> Tensor | None:
+        return None if self._bias is None or self._bias_total is None else self._bias_total.to(self._bias.dtype)
 
     @property
     def by_weight(self) -> Tensor | None:

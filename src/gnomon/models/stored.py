@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -51,6 +51,11 @@ class Stored(Mapping[str, Tensor]):
         """[end − first, …] rows of a tensor."""
         found: Tensor = self._files[name].get_slice(name)[first:end]
         return found
+
+    def leave_out(self, names: Iterable[str]) -> None:
+        """Have no tensors of these names any more."""
+        for name in names:
+            self._files.pop(name, None)
 
     def __enter__(self) -> Self:
         return self

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gnomon.config import RunConfig, recorded, resolve
+from gnomon.models.attention import Flat
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Pass, Policy
 from gnomon.plans.count import Count
@@ -68,7 +69,7 @@ def seen(length: int, window: int | None) -> float:
 
 
 @dataclass(slots=True)
-class Everything:
+class Everything(Flat):
     """A layout in which every token attends to every other one, so that a pass has known pairs; see `Layout`."""
 
     positions: Tensor

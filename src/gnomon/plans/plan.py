@@ -11,8 +11,9 @@ import torch
 
 from gnomon.config import RunConfig
 from gnomon.config.placement import EngineKind, LearnerPlace
-from gnomon.errors import ConfigError
-from gnomon.models.backends import fits_flex
+from gnomon.errors import ConfigError, ModelError
+from gnomon.models.backends import fits_flex, packs
+from gnomon.models.folder import table
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
@@ -306,8 +307,19 @@ def layout_of(config: RunConfig, device: Device) -> Whole:
 
 
 def trainable(config: RunConfig, whole: Whole, layers: int = 0) -> Policy:
-    """The policy that a learner trains, without numbers. Args: layers: 0 for all."""
+    """The policy that a learner trains, without numbers. Args: layers: 0 for all.
+
+    Raises: ModelError E340 for a model that computes by transformers' own forward alone.
+    """
     folder = described(config.policy.path)
+    if not packs(folder):
+        raise ModelError(
+            "E340",
+            f"the passes of {table(folder / 'config.json').get('model_type')} cannot be counted",
+            where=f"policy.path={config.policy.path}",
+            why="they are computed by transformers' own forward, which reads the values of tensors",
+            fix="run one step, which reports its time and memory: gnomon train … steps=1",
+        )
     return sparing(config, meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole))
 
 

@@ -6,7 +6,7 @@ import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import gnomon
 from gnomon.config import RunConfig, Source, resolve, to_toml
 from gnomon.config.choices import sentences
 from gnomon.config.placement import EngineKind, LearnerPlace
-from gnomon.engines.base import Engine, Tier
+from gnomon.engines.base import Engine, Grouping, Tier
 from gnomon.engines.remote import RemoteEngine
 from gnomon.envs import offers
 from gnomon.envs.agent import Agent, launch_of
@@ -25,10 +25,10 @@ from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.credit import Crediting
-from gnomon.models.folder import model_folder
+from gnomon.models.folder import model_folder, table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
-from gnomon.rendering import Renderer, choose
+from gnomon.rendering import Proven, Renderer, choose
 from gnomon.rendering.choose import departure
 from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.batches import Batches
@@ -66,7 +66,7 @@ from gnomon.run.makers import (
 from gnomon.run.makers.cluster import make_cluster_learner, make_fleet
 from gnomon.run.makers.engine import alternating, share_base
 from gnomon.run.makers.held_out import close_sets, make_sets
-from gnomon.run.makers.policy import with_attention
+from gnomon.run.makers.policy import attention_of, with_attention
 from gnomon.run.makers.served import make_served
 from gnomon.run.makers.tinker import make_tinker_learner
 from gnomon.run.manifest import changes, manifest, opening
@@ -335,7 +335,7 @@ def create(
     """
     env, recipe, tier = env or parts.env, to_toml(config), parts.engine.tier
     known = manifest(config, env, tier=tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
-    known |= {"signed": signature(recipe), **facts}
+    known |= {"signed": signature(recipe), **format_facts(parts.actor.renderer), **facts}
     why = "; ".join(reasons(config, env, tier))
     return Run.create(folder, recipe=recipe, manifest=known, genesis={**opening(config, env), **genesis}, varies=why)
 
@@ -350,6 +350,8 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
     if why := departure(Tokenizer(model_folder(config.policy.path)), config.policy.renderer):
         teller.message(f"Prompts: {why}.")
     require_command(env)
+    if attention_of(config) == "transformers":
+        teller.message(own_forward(config))
     with teller.phase("trying the verifier"):
         reward = weigh(env, config.audit.acknowledge)
     if reward:
@@ -475,6 +477,10 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
         if isinstance(part, Replay | FailurePrefixes):
             part.own = RecordedGroups(store.folder, config.seed, partial(task_at, parts.env))
     tell(numerics(parts.engine.tier, parts.mismatch))
+    if (format_text := continued(parts.actor.renderer)) and parts.actor.env.max_turns != 1:
+        tell(format_text)
+    if isinstance(parts.engine, Grouping) and parts.engine.grouping:
+        tell(parts.engine.grouping)
     page = train(
         config,
         env=parts.env,
@@ -494,6 +500,29 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
     except BaseException as error:
         recorder.ended(RunStatus.FAILED if isinstance(error, Exception) else RunStatus.INTERRUPTED)
         raise
+
+
+def format_facts(renderer: Renderer) -> dict[str, Any]:
+    """For a manifest: what was proven of a chat template that no family knows."""
+    return {"chat_template": asdict(renderer.proof)} if isinstance(renderer, Proven) else {}
+
+
+def continued(renderer: Renderer) -> str:
+    """The same, for the reader of a run."""
+    if not isinstance(renderer, Proven):
+        return ""
+    proof = renderer.proof
+    rewrites = f" It {', and '.join(proof.rewrites)}: a fork." if proof.rewrites else " It only appends."
+    return f"Chat format: the model's template, proven on {proof.shapes} conversations.{rewrites}"
+
+
+def own_forward(config: RunConfig) -> str:
+    """What computes a model whose passes are not packed, for the reader of a run."""
+    family = table(model_folder(config.policy.path) / "config.json")["model_type"]
+    return (
+        f"Model: {family} is computed by the forward pass and the cache of transformers "
+        "(policy.attention=transformers): with padded rows, on the tier measured."
+    )
 
 
 def numerics(tier: Tier, mismatch: float | None) -> str:

@@ -230,9 +230,11 @@ def probe_prompts(renderer: Renderer, env: Env, context: int) -> list[tuple[int,
 
 
 def tier_of(mismatch: float, config: RunConfig) -> Tier:
-    """A model with experts is never exact: by rounding, their rows depend on others, which few prompts may not show."""
+    """A model with experts is never exact: by rounding, their rows depend on others, which few prompts may not show.
+    Nor is one that computes by its own forward."""
     known = table(model_folder(config.policy.path) / "config.json")
-    return Tier.MEASURED if mismatch or has_experts(known) else Tier.EXACT
+    never = has_experts(known) or attention_of(config) == "transformers"
+    return Tier.MEASURED if mismatch or never else Tier.EXACT
 
 
 def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:

@@ -8,12 +8,13 @@ from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
-from gnomon.models.backends import fits_flex
+from gnomon.models.backends import fits_flex, packs
 from gnomon.models.cudnn import Cudnn
 from gnomon.models.flex import Flex
 from gnomon.models.folder import model_folder
 from gnomon.models.kernels import compiles
 from gnomon.models.packed import Packed
+from gnomon.models.padded import Padded
 from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 
@@ -21,25 +22,29 @@ __all__ = ["attention_of", "make_device", "make_policy", "make_precision", "make
 
 
 def make_policy(
-    config: RunConfig, precision: Precision, *, blank: bool = True, device: str = "", whole: Whole = Packed
+    config: RunConfig, precision: Precision, *, blank: bool = True, device: str = "", whole: Whole | None = None
 ) -> Policy:
     """A policy of its own.
 
     Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`; device: empty for the learner's; whole:
-        as of `Policy`.
+        as of `Policy`, by default the one of sampling.
     """
     place = make_device(device, "engine.device") if device else make_device(config.policy.device)
+    whole = whole or (Padded if attention_of(config) == "transformers" else Packed)
     return Policy.load(model_folder(config.policy.path), precision, place, make_adapter(config, blank), whole)
 
 
 def attention_of(config: RunConfig) -> str:
-    """The attention of training passes, never `auto`. `auto` is `flex` on a CUDA device where Triton can compile
-    and the heads of the policy and its reference are wide enough, and else `exact`."""
+    """The attention of training passes, never `auto`. `auto` is `transformers` where the passes of the policy or its
+    reference cannot be packed, `flex` on a CUDA device where Triton can compile and the heads of both are wide enough,
+    and else `exact`."""
     if config.policy.attention != "auto":
         return config.policy.attention
+    folders = [model_folder(path) for path in (config.policy.path, config.policy.reference) if path]
+    if not all(map(packs, folders)):
+        return "transformers"
     if make_device(config.policy.device).type != "cuda" or not compiles():
         return "exact"
-    folders = [model_folder(path) for path in (config.policy.path, config.policy.reference) if path]
     return "flex" if all(map(fits_flex, folders)) else "exact"
 
 
@@ -56,8 +61,8 @@ def make_whole(config: RunConfig) -> Whole:
     Raises: ConfigError E338 for an attention on a device where it has no gradient.
     """
     chosen = attention_of(config)
-    if chosen == "exact":
-        return Packed
+    if chosen in ("exact", "transformers"):
+        return Packed if chosen == "exact" else Padded
     device = make_device(config.policy.device)
     if device.type != "cuda":
         raise ConfigError(

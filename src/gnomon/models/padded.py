@@ -1,0 +1,143 @@
+"""Passes by transformers' own forward: texts as rows that are padded behind their ends, with the model's own attention.
+
+A causal model never reads what follows a token, so padding behind a text needs no mask, whatever mixes the tokens:
+attention with sinks, linear attention, a recurrent state. Nothing is shared between rows, so a prompt passes through
+the model once for each of its texts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnomon.models.attention import gather
+from gnomon.models.trie import Places, Trie
+
+__all__ = ["Padded", "composed", "freeze_unread", "read_by_head", "scale_of"]
+
+FACTORS = {"logit_scale": 1.0, "lm_head_multiplier": 1.0, "logits_scaling": -1.0}
+"""Names of the number that scores are multiplied by, in configurations of models, and its power."""
+
+
+class Padded:
+    """The layout of a pass of padded rows: every text of a trie that no other one begins with."""
+
+    attention: ClassVar[str | None] = None
+    """Each model has its own."""
+
+    def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
+        rows = whole_texts(trie)
+        length = max(map(len, rows))
+        table, place = torch.zeros(len(rows), length, dtype=torch.int64), torch.zeros(len(trie), dtype=torch.int64)
+        for row, path in reversed(list(enumerate(rows))):
+            at = torch.from_numpy(path)
+            table[row, : len(at)] = at
+            place[at] = row * length + torch.arange(len(at))
+        self.table, self.place = table.to(device), place.to(device)
+        """[B, L] the flat token at every place, any one behind the end; [T] where each flat token stands."""
+
+    def hidden(self, model: Any, ids: Tensor) -> Tensor:
+        """[T, size] what the vocabulary projection reads of flat tokens [T]."""
+        (found,) = read_by_head(model, input_ids=ids[self.table], use_cache=False)[:1]
+        return gather(found.flatten(0, 1), self.place)
+
+
+def whole_texts(trie: Trie) -> Sequence[Places]:
+    """The paths of a trie that no other path continues."""
+    after = [old for _, old in trie.branches[1:]] + [0]
+    return [path for (path, _), old in zip(trie.branches, after, strict=True) if old < len(path)]
+
+
+def read_by_head(model: Any, **inputs: Any) -> tuple[Tensor, Any]:
+    """[B, L, size] the hidden states that the vocabulary projection reads in a pass, and the rest of what the model
+    returns. Scores are not computed.
+
+    Raises: ValueError for a model that does not call its vocabulary projection.
+    """
+    head, seen = model.get_output_embeddings(), []
+
+    def keep(hidden: Tensor, *_: Any, **__: Any) -> Tensor:
+        seen.append(hidden)
+        return hidden
+
+    with replaced(head, keep):
+        out = model(**accepted(type(model), inputs))
+    if not seen:
+        raise ValueError("the model does not call its vocabulary projection")
+    return seen[-1], out
+
+
+@contextmanager
+def replaced(head: torch.nn.Module, forward: Any) -> Iterator[None]:
+    """The module computes something else."""
+    before = head.__dict__.get("forward")
+    head.forward = forward
+    try:
+        yield
+    finally:
+        del head.forward
+        if before is not None:
+            head.forward = before
+
+
+def accepted(kind: type, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Those of the inputs that a model of this class takes."""
+    names = taken(kind)
+    return inputs if names is None else {name: value for name, value in inputs.items() if name in names}
+
+
+@cache
+def taken(kind: Any) -> frozenset[str] | None:
+    """Names of the inputs of a class of models; None for any."""
+    parameters = inspect.signature(kind.forward).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
+    return frozenset(parameters)
+
+
+def scale_of(config: Any) -> float:
+    """What a model multiplies its scores by. Args: config: of the part of it that reads text."""
+    found = 1.0
+    for name, power in FACTORS.items():
+        value = getattr(config, name, None)
+        found *= float(value) ** power if isinstance(value, int | float) and value else 1.0
+    return found
+
+
+def composed(model: Any) -> bool:
+    """Whether a model has parts that read something else than text."""
+    return bool(model.config.sub_configs)
+
+
+def freeze_unread(model: Any, hidden: Tensor) -> None:
+    """Freeze the parts of a model that text does not pass through, such as a vision tower.
+
+    A part is a module directly below the model or its body. A part with a parameter that has a gradient of a text is
+    trained whole: experts that no token of this text took are trained too.
+    Args: hidden: states of a text, with gradients.
+    """
+    read = reached(hidden) | set(map(id, model.get_output_embeddings().parameters()))
+    for part in [*model.children(), *model.base_model.children()]:
+        own = list(part.parameters())
+        if own and not any(id(value) in read for value in own):
+            part.requires_grad_(False)
+
+
+def reached(out: Tensor) -> set[int]:
+    """Ids of the parameters that a tensor depends on."""
+    found, seen, waiting = set(), set(), [out.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (variable := getattr(node, "variable", None)) is not None:
+            found.add(id(variable))
+        waiting += [before for before, _ in node.next_functions]
+    return found

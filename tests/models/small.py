@@ -1,0 +1,107 @@
+"""A small random model of any decoder family that transformers ships."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
+
+__all__ = ["NAMES", "TEXTS", "alone", "small"]
+
+SMALL: dict[str, Any] = {
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim", "emb_dim"), 32),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "ffn_hidden_size", "d_ff", "d_inner", "n_inner"), 48),
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("num_attention_heads", "num_heads", "n_head", "n_heads", "decoder_attention_heads"), 4),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_hidden_size"), 24),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"), 256),
+    **dict.fromkeys(("n_group", "topk_group", "first_k_dense_replace", "num_shared_experts", "n_shared_experts"), 1),
+    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 102),
+    **dict.fromkeys(("head_dim", "v_head_dim", "qk_nope_head_dim", "mamba_d_state", "state_size"), 8),
+    **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "sliding_window", "window_size", "mamba_d_head"), 16),
+    **dict.fromkeys(("qk_rope_head_dim", "rotary_dim", "mamba_n_heads"), 4),
+    "num_key_value_heads": 2, "num_experts_per_tok": 2, "moe_k": 2, "encoder_layers": 1, "decoder_ffn_dim": 48,
+    "attention_types": [[["global", "local"], 1]], "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0,
+    "initializer_range": 0.12, "is_decoder": True,
+}  # fmt: skip
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"head_dim": ...},
+    {"num_key_value_heads": ...},
+    {"head_dim": ..., "num_key_value_heads": ...},
+    {"head_dim": ..., "num_key_value_heads": 4},
+    {"head_dim": 4, "num_key_value_heads": 4},
+    {"num_kv_shared_layers": 0, "num_hidden_layers": 5, "hidden_size_per_layer_input": 8, "layer_types": None},
+    {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8},
+    {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_expand": 2},
+    {"layer_types": None, "layers_block_type": None, "num_hidden_layers": 4},
+    {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_n_heads": 8, "mamba_d_head": 8},
+    {"num_heads": 8, "head_dim": 8, "n_groups": 1, "state_size": 8, "expand": 2},
+    {"n_embd": 64, "n_head": 4, "rotary_dim": 8},
+    {"hidden_size": 64, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_hidden_layers": 4,
+     "linear_key_head_dim": 16, "linear_value_head_dim": 16, "decoder_sparse_step": 1, "full_attention_interval": 4},
+)  # fmt: skip
+"""Other sizes for families with rules of their own; `...` leaves one out."""
+MOST = 5_000_000
+"""Parameters of a model that a test makes."""
+TEXTS = [torch.randint(2, 100, (n,), generator=torch.Generator().manual_seed(n)) for n in (24, 19, 30)]
+"""Longer than the attention windows."""
+
+
+def alone(model: Any, text: torch.Tensor) -> torch.Tensor:
+    """[L−1] what transformers says of a text."""
+    logp = model(input_ids=text[None], use_cache=False).logits[0, :-1].log_softmax(-1)
+    found: torch.Tensor = logp.gather(1, text[1:, None])[:, 0]
+    return found
+
+
+def small(name: str) -> Any:
+    """A random model of the family that computes its own log-probabilities; None where these sizes make none."""
+    for config in configurations(name):
+        try:
+            with torch.device("meta"):
+                count = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+            if count > MOST:
+                continue
+            torch.manual_seed(3)
+            model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+            with torch.no_grad():
+                alone(model, TEXTS[0])
+        except Exception:  # Every family has rules of its own on sizes.
+            continue
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() == 1:  # Norms and biases begin as constants, which would hide a mistake.
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+        return model
+    return None
+
+
+def configurations(name: str) -> Iterator[Any]:
+    """Configurations of small sizes, of which many families take one."""
+    try:
+        usual = AutoConfig.for_model(name)
+    except Exception:  # The usual sizes of some families contradict each other.
+        return
+    for variant in VARIANTS:
+        try:
+            inside = {key: sizes(part, variant) for key, part in parts(usual).items()}
+            yield AutoConfig.for_model(name, **sizes(usual, variant), **inside)
+        except Exception:  # As above.
+            continue
+
+
+def parts(config: Any) -> dict[str, Any]:
+    """The configurations inside one, such as those of text and vision."""
+    found = {key: getattr(config, key, None) for key in getattr(config, "sub_configs", {})}
+    return {key: part for key, part in found.items() if part is not None and hasattr(part, "model_type")}
+
+
+def sizes(config: Any, variant: dict[str, Any]) -> dict[str, Any]:
+    """The small sizes that a configuration has names for."""
+    wanted = {key: value for key, value in (SMALL | variant).items() if value is not ...}
+    return {key: value for key, value in wanted.items() if hasattr(config, key)}
