@@ -196,6 +196,15 @@ def test_a_program_reads_its_own_file_and_nothing_beside_it(renderer: Renderer, 
     assert end.status == 0 and end.output.startswith("['agent.py'] False "), end
 
 
+def test_the_interpreter_may_be_called_by_a_path_with_dots(
+    renderer: Renderer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/{os.path.relpath(sys.executable, tmp_path)}")
+    launch = Launch(command=("python", "-c", "print(1)"))
+    end = asyncio.run(Programs().play(launch, recorder_of(renderer), "k"))
+    assert (end.status, end.output) == (0, "1\n"), end
+
+
 def test_many_programs_at_once(renderer: Renderer):
     async def play() -> list[End]:
         programs = Programs()

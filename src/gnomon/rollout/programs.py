@@ -28,6 +28,8 @@ MODEL = "policy"
 MOST = 256
 WEIGHT = 128 * 2**20
 """Bytes of memory that a program takes on average: an interpreter with a client library, and its sandbox."""
+PREFIX = Path(os.path.abspath(sys.prefix))
+"""Of the interpreter: a path with `..` needs folders that a sandbox does not have."""
 PATIENCE = 5.0
 """Seconds beyond the wall-clock limit after which a program is ended from outside."""
 DESCRIPTORS = 16
@@ -83,7 +85,7 @@ class Programs:
 def variables(launch: Launch, key: str) -> dict[str, str]:
     """The environment variables of a program."""
     url = f"http://127.0.0.1:{PORT}"
-    path = f"{Path(sys.prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+    path = f"{PREFIX / 'bin'}:/usr/local/bin:/usr/bin:/bin"
     own = {
         "PATH": path,
         "OPENAI_BASE_URL": f"{url}/v1",
@@ -111,7 +113,7 @@ def started(launch: Launch, environment: dict[str, str]) -> Session:
     session = Session(
         command,
         limits,
-        readable=(sys.prefix, *readable, *launch.readable),
+        readable=(str(PREFIX), *readable, *launch.readable),
         environment=environment,
         files=launch.files,
         port=PORT,
@@ -132,7 +134,7 @@ def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
     for place, word in enumerate(command):
         program = shutil.which(word) if place == 0 else None
         if place == 0 and word in ("python", "python3"):
-            found.append(sys.executable)
+            found.append(os.path.abspath(sys.executable))
         elif program is not None:
             # A link is kept: that of an environment's interpreter tells it where its packages are.
             path = Path(os.path.abspath(program))
@@ -157,7 +159,7 @@ def require_program(launch: Launch, where: str, command: str) -> None:
         name = next(iter(words), "")
         missing = name.endswith(".py") and name not in launch.files and not os.path.isfile(name)
     else:
-        name, own = program, str(Path(sys.prefix) / "bin")
+        name, own = program, str(PREFIX / "bin")
         missing = not any(map(shutil.which, (name, os.path.join(own, name))))
     if missing:
         folder = Path(name).parent
