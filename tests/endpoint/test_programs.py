@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sys
@@ -203,6 +204,20 @@ def test_the_interpreter_may_be_called_by_a_path_with_dots(
     launch = Launch(command=("python", "-c", "print(1)"))
     end = asyncio.run(Programs().play(launch, recorder_of(renderer), "k"))
     assert (end.status, end.output) == (0, "1\n"), end
+
+
+def test_a_program_may_have_descriptors_above_1024(renderer: Renderer):
+    """As the last of many programs has. `select.select` takes none of these."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        end, recorder = ended(renderer, "print(ask('x'))")
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (end.status, end.output) == (0, "fox\n") and len(recorder.turns()) == 1, end
 
 
 def test_many_programs_at_once(renderer: Renderer):

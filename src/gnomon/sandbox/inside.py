@@ -122,7 +122,10 @@ def serve(control: socket.socket, plan: dict[str, Any]) -> None:
 
 def wait_for(handle: int, control: socket.socket, seconds: float | None = None) -> list[int]:
     """The descriptors, of the two, that are ready."""
-    return select.select([handle, control.fileno()], [], [], seconds)[0]
+    poll = select.poll()  # It takes descriptors of any number: those of the last of many programs are above 1024.
+    for descriptor in (handle, control.fileno()):
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(None if seconds is None else 1000 * seconds)]
 
 
 def survivors() -> bool:
