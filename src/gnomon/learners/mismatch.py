@@ -61,8 +61,8 @@ def compared(logp: Tensor, batch: Batch, version: int) -> Stats:
             why="they were equal when the run began, so the machine, the threads or the libraries changed since",
             fix="resume with the threads= and the library versions in the manifest",
         )
-    found: Stats = {"logp_mismatch": Max(gap)}
-    return found if batch.exact else found | mismatch(behavior, logp, batch.targets[sampled])
+    stats: Stats = {"logp_mismatch": Max(gap)}
+    return stats if batch.exact else stats | mismatch(behavior, logp, batch.targets[sampled])
 
 
 def drift(logp: Tensor, batch: Batch, clipped: Tensor) -> Stats:

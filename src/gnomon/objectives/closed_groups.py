@@ -67,15 +67,15 @@ def _states(
 
     def visits(seen: Seen, *, past: tuple[int, ...]) -> tuple[float, ...]:
         """For h = 0, 1, …: turns whose last h + 1 observations are the last of this past, and what they earn."""
-        found: list[float] = []
+        sums: list[float] = []
         for depth in range(len(past)):
             turns = [
                 turn
                 for turn in range(depth, seen.length)
                 if seen.observations[turn - depth : turn + 1] == past[len(past) - 1 - depth :]
             ]
-            found += [len(turns), math.fsum(to_come(seen, turn) for turn in turns)]
-        return tuple(found)
+            sums += [len(turns), math.fsum(to_come(seen, turn) for turn in turns)]
+        return tuple(sums)
 
     whole = {id(seen): math.fsum(seen.early[: seen.length]) for seen, _ in law}
     mean = math.fsum(whole[id(seen)] * chance for seen, chance in law)

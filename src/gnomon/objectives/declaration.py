@@ -185,16 +185,16 @@ class Declaration:
 
     def mistakes(self, options: Mapping[str, object], prefix: str = "") -> list[Mistake]:
         """What is wrong with options. Args: prefix: stands before the name of every option in a fix."""
-        found = []
+        mistakes = []
         for name, value in options.items():
             option = self.options.get(name)
             if option is None:
                 near = nearest(name, self.options)
-                found.append(Mistake(self.name, name, value, "", self._meant(near, prefix), near))
+                mistakes.append(Mistake(self.name, name, value, "", self._meant(near, prefix), near))
             elif not option.takes(value):
                 fix = f"{prefix}{name}={option.default}, the default"
-                found.append(Mistake(self.name, name, value, option.wanted, fix))
-        return found
+                mistakes.append(Mistake(self.name, name, value, option.wanted, fix))
+        return mistakes
 
     def complete(self, options: Mapping[str, Value]) -> dict[str, Value]:
         """Options with the defaults of those that are missing, in the order of the table.

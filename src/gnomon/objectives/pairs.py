@@ -172,8 +172,8 @@ def prospect(tokens: Tokens, *, beta: float) -> Tensor:
     whole, (first, _) = _log_ratio(tokens), first_tokens(tokens)
     apart = whole[first].sort().values  # From the smallest up, so that no order can change a bit of the sum.
     position = apart.sum() / max(len(apart), 1)
-    found = _sigmoid(beta * (whole - position.clamp(min=0)))
-    return 4 * found * (1 - found)
+    certainty = _sigmoid(beta * (whole - position.clamp(min=0)))
+    return 4 * certainty * (1 - certainty)
 
 
 @reaches(Reach.GROUP)

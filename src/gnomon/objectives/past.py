@@ -93,8 +93,8 @@ def mean_per_rollout(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Cr
         before = means.get(player, 0.0)
         past.append(before)
         means[player] = running_mean(before, reward)
-    found = torch.tensor(past, dtype=rollouts.rewards.dtype).reshape(rollouts.rewards.shape)
-    return found, replace(state, means=means)
+    baselines = torch.tensor(past, dtype=rollouts.rewards.dtype).reshape(rollouts.rewards.shape)
+    return baselines, replace(state, means=means)
 
 
 def optimal_value_per_task(rollouts: Rollouts, state: CreditState, *, temperature: float) -> tuple[Tensor, CreditState]:
@@ -130,15 +130,15 @@ def visits_per_task(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Cre
     """
     if rollouts.task is None:
         raise ValueError("the visits of a task need to know which task a rollout is of")
-    visits, found = dict(state.visits), []
+    visits, earlier_visits = dict(state.visits), []
     for place, size in enumerate(map(len, rollouts.rewards)):
         key = int(rollouts.task[place, 0]), int(rollouts.players[place, 0])
         earlier = torch.tensor(visits.get(key, (0, 0.0, 0.0)), dtype=torch.float64).expand(1, size, 3)
-        found.append(earlier)
+        earlier_visits.append(earlier)
         alone = Rollouts(rewards=rollouts.rewards[place : place + 1], lengths=rollouts.lengths[place : place + 1])
         count, mean, variance = visited(replace(alone, visits=earlier))[0, 0].tolist()
         visits[key] = int(count), mean, variance
-    return torch.cat(found), replace(state, visits=visits)
+    return torch.cat(earlier_visits), replace(state, visits=visits)
 
 
 def running_mean(before: float, reward: float, rate: float = 0.95) -> float:

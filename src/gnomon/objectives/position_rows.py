@@ -67,15 +67,15 @@ def _so_far(seen: Seen, place: int) -> float:
 
 
 def _less(own: Seen, others: Sequence[Seen], company: Sequence[Seen]) -> list[float]:
-    found = []
+    credits = []
     for place in range(own.length):
         weights = [_so_far(seen, place) for seen in company]
         baseline = 0.0
         if any(other.length > place for other in others):
             earned = math.fsum(w * seen.reward for w, seen in zip(weights, company, strict=True))
             baseline = earned / math.fsum(weights)
-        found.append((own.reward - baseline) / (1 + len(others)))
-    return found
+        credits.append((own.reward - baseline) / (1 + len(others)))
+    return credits
 
 
 def _optimally_centred(own: Seen, others: Sequence[Seen], max_tokens: int) -> list[float]:

@@ -86,13 +86,13 @@ def _returns(seen: Seen, gamma: float) -> list[float]:
 def _mean_of(own: Seen, turn: int, company: Sequence[Seen], gamma: float, depth: int) -> tuple[int, float]:
     """How many turns of the company have the same last observations, and what they earn on average."""
     past = own.observations[turn - depth : turn + 1]
-    found = [
+    returns = [
         value
         for seen in company
         for at, value in enumerate(_returns(seen, gamma))
         if at >= depth and seen.observations[at - depth : at + 1] == past
     ]
-    return len(found), math.fsum(found) / len(found)
+    return len(returns), math.fsum(returns) / len(returns)
 
 
 def _state_centred(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, weight: float) -> list[float]:
@@ -106,12 +106,12 @@ def _state_centred(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma:
 def _over_histories(
     own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, weights: Sequence[float]
 ) -> list[float]:
-    company, found = [own, *others], []
+    company, credits = [own, *others], []
     for turn, value in enumerate(_returns(own, gamma)):
         total = share = 0.0
         for depth, weight in enumerate(weights[: turn + 1]):
             count, mean = _mean_of(own, turn, company, gamma, depth)
             if count > 1:
                 total, share = total + weight * (value - mean), share + weight
-        found.append(total / (share or 1.0) / (max_tokens * len(company)))
-    return found
+        credits.append(total / (share or 1.0) / (max_tokens * len(company)))
+    return credits

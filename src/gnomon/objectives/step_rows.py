@@ -156,6 +156,6 @@ def _two_values(law: Chances, group: int, max_tokens: int, *, epsilon: float) ->
         rise = math.fsum(w * (b - a) / (abs(b - a) * plain + epsilon) for w, b, a in rises)
         return (abs(rise) * plain + epsilon) / rise if size > 1 else 1.0
 
-    found = closed.per_token(deviation, "").shape(law, group, max_tokens)
-    assert found is not None
-    return found
+    shape = closed.per_token(deviation, "").shape(law, group, max_tokens)
+    assert shape is not None
+    return shape

@@ -281,8 +281,8 @@ def _trace(length: int, *, alpha: float) -> float:
 def _constant_length_gae(
     own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, likelihood: float, beyond: _Beyond
 ) -> list[float]:
-    found = _gae(own, 1.0, _trace(own.length, alpha=alpha), beyond)
-    return [(value + likelihood * (own.reward >= 1)) / (max_tokens * (1 + len(others))) for value in found]
+    estimates = _gae(own, 1.0, _trace(own.length, alpha=alpha), beyond)
+    return [(value + likelihood * (own.reward >= 1)) / (max_tokens * (1 + len(others))) for value in estimates]
 
 
 def _constant_whitened_gae(

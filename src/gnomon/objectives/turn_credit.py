@@ -156,9 +156,9 @@ def each(values: Tensor, advantage: Advantage) -> Tensor:
 
 def _spoken(rollouts: Rollouts, segments: int) -> Tensor:
     """[G·N, M] bool, which segments have tokens."""
-    found = torch.zeros(rollouts.rewards.numel(), segments, dtype=torch.bool)
-    found[rollouts.sequence, _segment(rollouts)] = True
-    return found
+    spoken = torch.zeros(rollouts.rewards.numel(), segments, dtype=torch.bool)
+    spoken[rollouts.sequence, _segment(rollouts)] = True
+    return spoken
 
 
 def _turns(rollouts: Rollouts, advantage: Advantage, gamma: float) -> tuple[Tensor, Tensor]:

@@ -186,7 +186,7 @@ def _constant_standardised(
 
 
 def _constant_budget(own: Seen, others: Sequence[Seen], max_tokens: int, *, own_share: float) -> list[float]:
-    budgets, found = len(own.early), []
+    budgets, credits = len(own.early), []
     for segment in range(own.length):
         to_come = math.fsum(own.early[segment:]) / budgets
         rest = math.fsum(math.fsum(other.early[segment:]) / budgets for other in others)
@@ -195,5 +195,5 @@ def _constant_budget(own: Seen, others: Sequence[Seen], max_tokens: int, *, own_
         known = math.fsum(2**k * score for k, score in enumerate(past)) / max(2**segment - 1, 1)
         known *= (budgets - segment) / budgets
         credit = to_come - (segment * known + (budgets - segment) * group) / budgets
-        found.append(credit / (max_tokens * (1 + len(others))))
-    return found
+        credits.append(credit / (max_tokens * (1 + len(others))))
+    return credits

@@ -136,10 +136,10 @@ class Ahead:
         self._open[step] = weights, self._thread.submit(sampled())
 
     def counts(self) -> Stats:
-        found = self._stats
+        stats = self._stats
         for actor in self.actors:
-            found = merge(found, actor.counts())
-        return found
+            stats = merge(stats, actor.counts())
+        return stats
 
     def save_state(self, folder: Path) -> None:
         """Write the weights of the unfinished batches, each version once: they are sampled again after a resume."""
@@ -155,7 +155,7 @@ class Ahead:
 
     def load_state(self, folder: Path) -> None:
         body = json.loads((folder / OPEN).read_text("utf-8"))
-        versions = {int(name): stored(found, folder) for name, found in body["versions"].items()}
+        versions = {int(name): stored(facts, folder) for name, facts in body["versions"].items()}
         self._restored = {int(step): versions[version] for step, version in body["batches"].items()}
 
     def close(self) -> None:
@@ -191,13 +191,13 @@ def facts(weights: WeightsRef) -> dict[str, Any]:
     }
 
 
-def stored(found: dict[str, Any], folder: Path) -> WeightsRef:
+def stored(facts: dict[str, Any], folder: Path) -> WeightsRef:
     """A version from a checkpoint, with its tensors in memory, because the checkpoint may be deleted."""
     return WeightsRef(
-        kind=Kind(found["kind"]),
-        base=found["base"],
-        version=found["version"],
-        tensors=load_file(folder / file_of(found["version"])),
-        probe=tuple(found["probe"]),
-        probe_logp=tuple(found["probe_logp"]),
+        kind=Kind(facts["kind"]),
+        base=facts["base"],
+        version=facts["version"],
+        tensors=load_file(folder / file_of(facts["version"])),
+        probe=tuple(facts["probe"]),
+        probe_logp=tuple(facts["probe_logp"]),
     )

@@ -71,11 +71,11 @@ class FailurePrefixes:
 
     def of(self, step: int) -> Planned:
         tasks, key = self.order.of(step)
-        found = self._drawn(step, min(self.count, len(tasks)), key.at("failures"))
+        prefixes = self._drawn(step, min(self.count, len(tasks)), key.at("failures"))
         self._prefixes = {number: known for number, known in self._prefixes.items() if number >= step - self.lag - 1}
-        self._prefixes[step] = found
-        others = [(index, task) for index, task in tasks if index not in found]
-        return [*((index, self.tasks[index]) for index in found), *others[: len(tasks) - len(found)]], key
+        self._prefixes[step] = prefixes
+        others = [(index, task) for index, task in tasks if index not in prefixes]
+        return [*((index, self.tasks[index]) for index in prefixes), *others[: len(tasks) - len(prefixes)]], key
 
     def prefixes(self, step: int) -> Mapping[int, Prefix]:
         """The prefix of every task of a step that is continued, by index. `of` must have planned the step."""
@@ -87,14 +87,14 @@ class FailurePrefixes:
             return {}
         known = source.wrong(None if source is self.recorded else step - self.lag)
         usable = sorted(task for task in known if not self.among or task in self.among)
-        found: dict[int, Prefix] = {}
+        prefixes: dict[int, Prefix] = {}
         for task in key.random().sample(usable, min(count, len(usable))):
             at, sample = key.at("failure", task=task).random().choice(known[task])
             (failed,) = [r for group in source.read(at, task) for r in group.rollouts if r.sample == sample]
             if places := cuts(failed, self.tokenizer, self.stop):
                 ids = failed.turns[0].completion.token_ids[: key.at("cut", task=task).random().choice(places)]
-                found[task] = Prefix(token_ids=ids, text=self.tokenizer.decode(ids))
-        return found
+                prefixes[task] = Prefix(token_ids=ids, text=self.tokenizer.decode(ids))
+        return prefixes
 
     def see(self, step: int, groups: Sequence[Group]) -> None:
         self.order.see(step, groups)

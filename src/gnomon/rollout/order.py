@@ -215,13 +215,13 @@ class Band:
     def choose(self, choice: Choice) -> list[int]:
         latest, random = choice.latest, choice.key.random()
         inside = [task for task, result in latest.items() if self.low <= result.success <= self.high]
-        found = random.sample(sorted(inside), min(choice.count, len(inside)))
+        picks = random.sample(sorted(inside), min(choice.count, len(inside)))
         drawn = (
             choice.key.at("new").random().sample(choice.offered, min(choice.count + len(latest), len(choice.offered)))
         )
-        found += [task for task in drawn if task not in latest][: choice.count - len(found)]
-        outside = sorted(set(latest).difference(found))
-        return found + choice.key.at("outside").random().sample(outside, choice.count - len(found))
+        picks += [task for task in drawn if task not in latest][: choice.count - len(picks)]
+        outside = sorted(set(latest).difference(picks))
+        return picks + choice.key.at("outside").random().sample(outside, choice.count - len(picks))
 
 
 POOL = 16

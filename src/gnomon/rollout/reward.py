@@ -125,8 +125,8 @@ class ByPolicy:
         if len(prompt) + TOKENS > self.context:
             return False
         brief = Sampling(max_tokens=TOKENS, temperature=self.sampling.temperature, stop_ids=self.renderer.stop)
-        found = await self.engine.sample(Request(prompt_ids=prompt, key=key, sampling=brief))
-        return bool(YES.match(reply_text(self.renderer, prompt, found.text, found.token_ids)))
+        completion = await self.engine.sample(Request(prompt_ids=prompt, key=key, sampling=brief))
+        return bool(YES.match(reply_text(self.renderer, prompt, completion.text, completion.token_ids)))
 
     def prompt(self, rollout: Rollout) -> tuple[int, ...]:
         """The tokens of a rollout's conversation, and the question about it."""
