@@ -80,16 +80,17 @@ class Scripted:
         return self.reply
 
 
-def proportional() -> int:
-    """Bytes of all descendants of this process, shared pages divided among those that share them."""
-    total = 0
+def proportional() -> tuple[int, float]:
+    """Bytes of all descendants of this process, shared pages divided among those that share them; and the processor
+    time of reading this."""
+    total, began = 0, time.thread_time()
     for child in descendants():
         try:
             rollup = Path(f"/proc/{child}/smaps_rollup").read_text()
         except OSError:
             continue
         total += sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
-    return total
+    return total, time.thread_time() - began
 
 
 def resident() -> int:
@@ -123,12 +124,14 @@ async def measure(options: argparse.Namespace) -> None:
     await asyncio.gather(*(play(number, 0) for number in range(few)))
     start = (time.process_time() - cpu) / few
     before, cpu, began = resident(), time.process_time(), time.monotonic()
-    peak = [0, 0]
+    peak, watched = [0, 0], [0.0]
 
     async def watch() -> None:
         while True:
             await asyncio.sleep(1.0)
-            peak[:] = max(peak[0], await asyncio.to_thread(proportional)), max(peak[1], resident() - before)
+            found, seconds = await asyncio.to_thread(proportional)
+            watched[0] += seconds
+            peak[:] = max(peak[0], found), max(peak[1], resident() - before)
 
     watching = asyncio.create_task(watch())
     ends = await asyncio.gather(*(play(number, options.calls) for number in range(options.programs)))
@@ -139,7 +142,7 @@ async def measure(options: argparse.Namespace) -> None:
     deciles = statistics.quantiles(beyond, n=10)
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{options.programs} programs, {options.calls} calls each, in {wall:.1f} s")
-    each = (time.process_time() - cpu - start * options.programs) / calls
+    each = (time.process_time() - cpu - watched[0] - start * options.programs) / calls
     print(f"processor time of this process   {1000 * each:.2f} ms per call, {1000 * start:.1f} ms per program besides")
     print(f"a call beyond sampling           median {deciles[4]:.1f} ms, 90 % below {deciles[8]:.1f} ms")
     print(f"memory of a program              {peak[0] / options.programs / 2**20:.1f} MiB, its sandbox included")
