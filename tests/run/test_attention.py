@@ -15,6 +15,7 @@ from gnomon import envs
 from gnomon.api import configure
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.models.attention import Flat
 from gnomon.models.backends import SMALLEST, head_size
 from gnomon.models.flex import Flex
 from gnomon.models.folder import TINY, table
@@ -152,7 +153,7 @@ def test_the_size_of_a_head_is_read_from_the_configuration(kind: str, tmp_path: 
         found.append(query.shape[-1])
         return query.new_zeros(query.shape)
 
-    layout = type("Seen", (), {"positions": torch.arange(16), "attend": staticmethod(attend)})()
+    layout = type("Seen", (Flat,), {"positions": torch.arange(16), "attend": staticmethod(attend)})()
     policy.hidden(torch.arange(16), layout)
     assert {head_size(table(folder / "config.json"))} == set(found)
 
