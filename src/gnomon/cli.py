@@ -117,6 +117,7 @@ def train(
 app.command()(comparing.compare)
 app.command()(comparing.transfer)
 app.command()(comparing.gain)
+app.command()(comparing.diverge)
 
 
 @app.command()

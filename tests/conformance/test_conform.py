@@ -114,5 +114,4 @@ def test_dr_grpo_of_trl_divides_by_the_standard_deviation() -> None:
     with trainer("trl") as theirs:
         cells = {cell.check: cell for cell in conform(theirs, ["dr_grpo"])}
     assert cells["one step"].text == "the advantage is divided by the standard deviation of the group (over N−1)"
-    assert cells["one step"].grade is cells["expected gradient"].grade is Grade.FAIL
-    assert cells["micro-batches"].grade is cells["order of rows"].grade is Grade.PASS
+    assert {check for check, cell in cells.items() if cell.grade is Grade.FAIL} == {"one step", "expected gradient"}

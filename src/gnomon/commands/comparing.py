@@ -1,4 +1,4 @@
-"""`gnomon gain`, `gnomon compare` and `gnomon transfer`: what training added, and what differs between runs."""
+"""`gnomon gain`, `compare`, `transfer` and `diverge`: what training added, and what differs between runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from gnomon.commands.completion import run_folders
-from gnomon.commands.words import Json, Trust
+from gnomon.commands.words import Json, RunFolder, Trust
 from gnomon.errors import ConfigError
 from gnomon.reading.lines import say
 from gnomon.terminal import put
 
-__all__ = ["compare", "gain", "transfer"]
+__all__ = ["compare", "diverge", "gain", "transfer"]
 
 
 def gain(
@@ -43,6 +43,22 @@ def gain(
     wanted = Wanted(samples=samples, tasks=tasks, shots=shots, transfer=transfer)
     card = measured(folders, wanted, price, trust=trust, tell=lambda sentence: put(sentence, file=sys.stderr))
     put(json.dumps(card.body(), indent=1)) if as_json else say(card_text(card))
+
+
+def diverge(
+    a: RunFolder,
+    b: RunFolder,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Of log-probabilities in nats; of advantages and norms relative.")
+    ] = 1e-6,
+    as_json: Json = False,
+) -> None:
+    """Find the first stage in which two runs of one recipe differ, also of imported logs. Exit code 1: they do."""
+    from gnomon.comparison.diverge import diverge as parting
+
+    found = parting(a, b, tolerance)
+    put(json.dumps(found.body(), indent=1)) if as_json else say(str(found))
+    sys.exit(1 if found else 0)
 
 
 def compare(

@@ -1,0 +1,74 @@
+"""Two runs that differ in one stage are told apart at that stage: recorded runs, one setting changed in each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gnomon
+from commands import command
+from gnomon.comparison.diverge import ADVICE, STAGES, diverge, first
+
+BASE: dict[str, Any] = {"steps": 2, "rollout": {"prompts": 4, "group": 4}, "eval": {"tasks": 1}, "quiet": True}
+Made = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    known: dict[str, Path] = {}
+
+    def run(**settings: Any) -> Path:
+        name = repr(settings)
+        if name not in known:
+            known[name] = tmp_path_factory.mktemp("run") / "run"
+            rollout = BASE["rollout"] | settings.pop("rollout", {})
+            gnomon.train("char_count", run=known[name], **{**BASE, **settings, "rollout": rollout}).close()
+        return known[name]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("stage", "changed"),
+    [
+        ("tasks", {"seed": 1}),
+        ("sampled tokens", {"rollout": {"temperature": 2.0}}),
+        ("verdict", {"env": {"format": 0.5}}),
+        ("advantage", {"objective": "grpo"}),
+        ("gradient norm", {"objective": {"type": "dr_grpo", "clip_high": 0.2}, "regularize": {"entropy": 0.01}}),
+        ("weights", {"optim": {"lr": 0.01}}),
+    ],
+)
+def test_the_stage_that_was_changed_is_named(stage: str, changed: dict[str, Any], made: Made) -> None:
+    base = made(objective="dr_grpo")
+    found = diverge(base, made(**{"objective": "dr_grpo", **changed}))
+    assert found.stage == stage and found.step == (1 if stage == "weights" else 0)
+    assert found.values[0] != found.values[1] and ADVICE[stage] in str(found)
+    assert not diverge(base, base) and diverge(base, base).steps == 2
+
+
+def test_a_command_shows_both_values_and_exits_with_1(made: Made) -> None:
+    one, other = made(objective="dr_grpo"), made(objective="grpo")
+    done = command("diverge", str(one), str(other))
+    assert done.returncode == 1 and "in step 0: advantage, group" in done.stdout and "unknown" not in done.stdout
+    assert command("diverge", str(one), str(one)).returncode == 0
+
+
+@pytest.mark.parametrize("stage", STAGES[:-1])
+def test_a_difference_in_recorded_values_is_placed(stage: str) -> None:
+    a: dict[str, Any]
+    if stage in ("log-probabilities", "advantage", "gradient norm"):
+        a, b = {"x": [math.nan, 0.5, -2.0]}, {"x": [math.nan, 0.5, -2.0 + 1e-3]}
+        assert first(stage, a, b, 1e-2) == (None, True)
+    elif stage in ("prompt tokens", "sampled tokens"):
+        a, b = {"x": [1, 2, 3]}, {"x": [1, 2]}
+    else:
+        a, b = {"x": {"reward": 1.0}}, {"x": {"reward": 0.0}}
+    found, seen = first(stage, a, b, 1e-6)
+    assert seen and found is not None and found[0].startswith("x")
+    assert first(stage, a, a, 0.0) == (None, True)
+    assert first(stage, a, {"x": {}}, 0.0) == (None, False), "one run does not record it"
