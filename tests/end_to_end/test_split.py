@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import nan
 from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -90,13 +91,22 @@ class Body(nn.Module):
         return SimpleNamespace(last_hidden_state=hidden)
 
 
+class Config(SimpleNamespace):
+    """A configuration, as `Policy` asks for one."""
+
+    sub_configs: ClassVar[dict[str, Any]] = {}
+
+    def get_text_config(self) -> Config:
+        return self
+
+
 class Small(nn.Module):
     """A language model of that body, as `Policy` asks for one."""
 
     def __init__(self, seed: int, size: int = 6) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.config = SimpleNamespace(model_type="table")
+        self.config = Config(model_type="table")
         self.base_model = Body(102, size)
         self.head = nn.Linear(size, 102, bias=False)
         self.double()

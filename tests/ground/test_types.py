@@ -8,6 +8,7 @@ import pytest
 
 import gnomon.types as types
 from gnomon.types import (
+    Calls,
     Completion,
     Finish,
     Group,
@@ -44,6 +45,7 @@ NOUNS = [
     Part(name="a", value=1.0), verdict(), Group(task=TASK, index=2, rollouts=(rollout(0, 1.0),)),
     Request(prompt_ids=(1,), key=b"k" * 16, sampling=Sampling(max_tokens=1)),
     Segment(origin=Origin.TASK, token_ids=(1, 2)), Tool(name="add", description="Adds."),
+    Calls(refused={"limit_calls": 2}, retried=1),
 ]  # fmt: skip
 
 
