@@ -26,7 +26,7 @@ SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal
 # Every test, with at most some cases of each (see tests/conftest.py). Tests that need a program that is not installed
 # (see `programs`) are left out, and counted at the end.
 test: $(STAMP)
-	$(PYTEST) $(SIDE_BY_SIDE) --cases 3
+	$(PYTEST) $(SIDE_BY_SIDE) --cases 2
 
 # One proof of each kind, within a minute.
 quick: $(STAMP)
@@ -35,7 +35,7 @@ quick: $(STAMP)
 # As in CI, after a run of `make test` with --left-out=build/left-out.txt where less is installed: what that run left
 # out, with all extras, and one case of each long test. What is not installed is a failure.
 test-ci: extras programs
-	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 5 --only=build/left-out.txt
+	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 3 --only=build/left-out.txt
 	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 1 --long 1 -m long
 
 # All cases.
