@@ -67,7 +67,7 @@ PLACES = re.compile(
 )
 """A test on a concrete engine or learner, or on the text of the setting that chooses one."""
 BY_SCRIPT = re.compile(
-    r"(reference|reference-curves|mistakes|gallery|objective-names|objectives|reasoning-gym-trust)\.md|objectives/"
+    r"(reference|reference-curves|mistakes|models|gallery|objective-names|objectives|reasoning-gym-trust)\.md|objectives/"
 )
 """Pages of docs/ that a script writes."""
 
