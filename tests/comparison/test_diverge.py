@@ -58,6 +58,21 @@ def test_a_command_shows_both_values_and_exits_with_1(made: Made) -> None:
     assert command("diverge", str(one), str(one)).returncode == 0
 
 
+@pytest.mark.parametrize(("old", "new", "stage"), [
+    ('"completion": "4"', '"completion": "04"', "sampled tokens"), ("0.7}", "0.9}", "advantage"),
+    ("2+2?", "2+3?", "tasks"),
+])  # fmt: skip
+def test_logs_of_trl_are_compared_by_their_texts(old: str, new: str, stage: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "integrations/logs/trl-1.16.0-completions.jsonl").read_text()
+    assert old in text
+    for name, log in (("a", text), ("b", text.replace(old, new))):
+        (tmp_path / f"{name}.jsonl").write_text(log)
+        words = (str(tmp_path / f"{name}.jsonl"), str(tmp_path / name), "--format", "trl", "--correct", "correct >= 1")
+        assert command("import", *words, "--weight", "form=0.1").returncode == 0
+    found = diverge(tmp_path / "a", tmp_path / "b")
+    assert (found.step, found.stage) == (10, stage) and not diverge(tmp_path / "a", tmp_path / "a")
+
+
 @pytest.mark.parametrize("stage", STAGES[:-1])
 def test_a_difference_in_recorded_values_is_placed(stage: str) -> None:
     a: dict[str, Any]

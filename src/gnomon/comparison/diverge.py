@@ -8,6 +8,7 @@ stage differs in most of those behind it, so the first one is where to look.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
@@ -24,7 +25,8 @@ __all__ = ["STAGES", "Divergence", "diverge"]
 STAGES = (
     "tasks", "prompt tokens", "sampled tokens", "log-probabilities", "verdict", "advantage", "gradient norm", "weights",
 )  # fmt: skip
-"""In the order in which a step passes through them."""
+"""In the order in which a step passes through them. Of several turns only the first prompt is compared; where a log has
+no tokens, replies are compared as texts."""
 NUMBERS = ("log-probabilities", "advantage", "gradient norm")
 """Stages whose values are compared up to a tolerance."""
 ADVICE = {
@@ -94,6 +96,9 @@ def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence
         both = [steps_of(reader) for reader in readers]
         for step, other in zip(*both, strict=False):
             facts = [dict(stages(reader, at)) for reader, at in zip(readers, (step, other), strict=True)]
+            if not all(any(fact["sampled tokens"].values()) for fact in facts):  # A log may have texts alone.
+                for fact in facts:
+                    fact["sampled tokens"] = {name: fact["texts"][name] for name in fact["sampled tokens"]}
             for stage in STAGES[:-1]:
                 found, seen = first(stage, facts[0].get(stage, {}), facts[1].get(stage, {}), tolerance)
                 known |= {stage} if seen else set()
@@ -117,7 +122,7 @@ def steps_of(reader: RunReader) -> list[int]:
     """Numbers of the steps that have rollouts. Raises: RunError E409 where there is none."""
     found = reader.steps_with(["rollout"])
     if not found:
-        fix = f"gnomon show {reader.folder}"
+        fix = f"gnomon show {shlex.quote(str(reader.folder))}"
         raise RunError("E409", "the run has no rollouts to compare", where=str(reader.folder), fix=fix)
     return found
 
