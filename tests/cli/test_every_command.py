@@ -31,6 +31,7 @@ QUICK = {
     "tail": f"tail {RUN}",
     "report": f"report {RUN} {FILE}.html",
     "diff": f"diff {RUN} {{folder}}/other",
+    "diverge": f"diverge {RUN} {{folder}}/other",
     "alarms": f"alarms {RUN}",
     "replay": f"replay {RUN}",
     "verify": f"verify {RUN}",
