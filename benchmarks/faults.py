@@ -253,8 +253,8 @@ def child(folder: Path, board: Board, words: list[str]) -> None:
     from gnomon.learners.local import LocalLearner
     from gnomon.learners.remote import RemoteLearner
     from gnomon.learners.served import ServedLearner
-    from gnomon.rollout.actor import Actor
-    from gnomon.rollout.elsewhere import Elsewhere
+    from gnomon.rollout.remote_runner import RemoteRunner
+    from gnomon.rollout.runner import LocalRunner
     from gnomon.store import Run
 
     def noting(kind: Any, name: str, phase: str, after: Callable[[Any], None] = lambda self: None) -> None:
@@ -268,8 +268,8 @@ def child(folder: Path, board: Board, words: list[str]) -> None:
 
         setattr(kind, name, noted)
 
-    for place in (Actor, Elsewhere):
-        noting(place, "play", "rollout")
+    for runner in (LocalRunner, RemoteRunner):
+        noting(runner, "run", "rollout")
     learners: list[Any] = [LocalLearner, RemoteLearner, ServedLearner]
     if "learner=ray" in words:
         from gnomon_ray.learner import RayLearner

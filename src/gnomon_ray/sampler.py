@@ -17,9 +17,9 @@ from gnomon.engines.vllm import VLLM
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
-from gnomon.rollout.actor import Actor
-from gnomon.rollout.elsewhere import Deadline, name_of, played
-from gnomon.run.makers.actor import make_limits, make_opponent, make_past, make_sampling
+from gnomon.rollout.remote_runner import Deadline, name_of, run_sent
+from gnomon.rollout.runner import LocalRunner
+from gnomon.run.makers.actor import make_limits, make_opponent, make_past
 from gnomon.run.makers.engine import make_engine
 from gnomon.run.makers.workers import make_workers
 from gnomon.types import Completion, Request
@@ -36,7 +36,7 @@ class Sampler:
 
     def __init__(self, parts: bytes) -> None:
         self._parts = parts
-        self._actors: dict[int, Actor] = {}
+        self._runners: dict[int, LocalRunner] = {}
         self._loads: dict[int, int] = {}
         """The last load of every engine."""
         self._loading = asyncio.Lock()
@@ -51,15 +51,16 @@ class Sampler:
         self._renderer = choose(self._tokenizer, self.config.policy.renderer, turns=env.max_turns)
         self._workers = make_workers(self.config, env)
         self._shared = {"renderer": self._renderer, "tokenizer": self._tokenizer}
-        self._actor(0)
+        self._runner(0)
 
     async def alive(self) -> None:
         """Answers as soon as the event loop does."""
 
     async def close(self) -> None:
         """End the engines with their processes and files."""
-        for actor in self._actors.values():
-            await asyncio.to_thread(actor.engine.close)
+        for runner in self._runners.values():
+            engine: Any = runner.engine
+            await asyncio.to_thread(engine.close)
 
     @answering
     async def load(self, loaded: Loaded) -> None:
@@ -68,9 +69,9 @@ class Sampler:
 
     @answering
     async def play(self, loaded: Loaded, episode: bytes, others: Sequence[Loaded], deadline: Deadline) -> bytes:
-        """The turns and the end of an episode, as `played` writes them. Args: others: weights of opponents."""
+        """The turns and the end of an episode, as `run_sent` writes them. Args: others: weights of opponents."""
         engines = {name_of(other.engine): (await self._holding(other)).engine for other in others}
-        return await played(await self._holding(loaded), episode, self._shared | engines, deadline)
+        return await run_sent(await self._holding(loaded), episode, self._shared | engines, deadline)
 
     @answering
     async def sample(self, loaded: Loaded, request: Request) -> Completion:
@@ -89,36 +90,34 @@ class Sampler:
         engine: Any = (await self._holding(loaded)).engine
         return dict(engine.versions) if isinstance(engine, Versioned) else {}
 
-    async def _holding(self, loaded: Loaded) -> Actor:
-        """The actor whose engine has these weights, or newer ones if they change in flight."""
+    async def _holding(self, loaded: Loaded) -> LocalRunner:
+        """The runner whose engine has these weights, or newer ones if they change in flight."""
         async with self._loading:
-            actor: Any = self._actors.get(loaded.engine) or self._actor(loaded.engine)
+            runner = self._runners.get(loaded.engine) or self._runner(loaded.engine)
+            engine: Any = runner.engine
             held = self._loads.get(loaded.engine, 0)
             if held < loaded.load or (held > loaded.load and not self.config.rollout.in_flight):
                 (handle,) = loaded.handle
                 weights = await handle
-                actor.engine.tier = loaded.tier
-                if isinstance(actor.engine, VLLM):
-                    await asyncio.to_thread(actor.engine.load, weights)  # It waits for its worker.
+                engine.tier = loaded.tier
+                if isinstance(engine, VLLM):
+                    await asyncio.to_thread(engine.load, weights)  # It waits for its worker.
                 else:
-                    actor.engine.load(weights)
+                    engine.load(weights)
                 self._loads[loaded.engine] = loaded.load
-            found: Actor = actor
-            return found
+            return runner
 
-    def _actor(self, number: int) -> Actor:
-        """A new actor with an engine of its own. Args: number: as in `Loaded`."""
+    def _runner(self, number: int) -> LocalRunner:
+        """A new runner with an engine of its own. Args: number: as in `Loaded`."""
         engine = make_engine(self.config) if number >= 0 else make_opponent(self.config, make_past(self.config))
         if isinstance(engine, Embedded | VLLM):
             engine.in_flight = self.config.rollout.in_flight
-        found = self._actors[number] = Actor(
+        runner = self._runners[number] = LocalRunner(
             self._env,
             self._tokenizer,
             engine,
-            group=self.config.rollout.group,
-            sampling=make_sampling(self.config),
             renderer=self._renderer,
             workers=self._workers,
             limits=make_limits(self.config),
         )
-        return found
+        return runner

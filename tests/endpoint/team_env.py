@@ -34,3 +34,10 @@ class Team(Agent):
     def solution(self, task: Task) -> End:
         answer = f"<answer>{task.answer}</answer>".encode()
         return End(status=0, output="/scratch", files={"data/task.txt": task.id.encode(), "answer.txt": answer})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hurried(Team):
+    """The last call of each program is refused."""
+
+    calls: int = 4

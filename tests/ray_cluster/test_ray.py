@@ -23,6 +23,7 @@ from gnomon_ray import fleet, own
 from gnomon_ray.own import OwnCluster
 from ray_cluster.actors import Killer, ended
 
+TEAM = Path(__file__).parents[1] / "endpoint/team_env.py"
 SMALL = {"steps": 3, "prompts": 4, "group": 4, "eval": {"tasks": 4, "every": 2}, "save": {"every": 1}, "quiet": True}
 
 
@@ -57,10 +58,17 @@ def test_a_killed_sampler_changes_no_byte(tmp_path, cluster):
         ("char_count", {"objective": "fcp", "rollout": {"offline": 0.3}}, 1),
         ("kuhn_poker", {"players": {"opponent": "past", "every": 1, "keep": 2}, "rollout": {"lag": 1}}, 2),
         ("kuhn_poker", {"players": {"opponent": str(TINY)}}, 2),
+        pytest.param(
+            f"{TEAM}:Hurried",
+            {"steps": 1, "audit": {"acknowledge": ["exploit.empty_slot"]}},
+            2,
+            marks=pytest.mark.needs("bwrap"),
+        ),
     ],
 )
 def test_any_number_of_samplers_gives_the_bytes_of_one_process(tmp_path, cluster, env, more, number):
-    """Players × adapter; prefaces and weights that are loaded again; opponents, with a lag and without."""
+    """Players × adapter; prefaces and weights that are loaded again; opponents, with a lag and without; programs, with
+    calls that are refused."""
     local = trained(tmp_path / "local", env, **more)
     assert trained(tmp_path / "ray", env, **more, launch=ray_of(number)) == local
 

@@ -33,7 +33,7 @@ from gnomon.models.folder import TINY, model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.weights import WeightsRef
-from gnomon.rollout.actor import draws
+from gnomon.rollout.runner import reply_keys
 from gnomon.run.display import Silent
 from gnomon.run.local import resume
 from gnomon.run.makers import make_in_flight
@@ -91,7 +91,7 @@ def checked(run: RunReader, lag: int, updates: int = 1, players: int = 1, *, aga
                 if again and found.token_ids:
                     # Of several players, the record does not say which reply of the episode it was.
                     turns = [number] if players == 1 else range(number, players * REPLIES)
-                    keys = [draws(key, index, sample)(turn) for turn in turns]
+                    keys = [reply_keys(key, index, sample)(turn) for turn in turns]
                     assert any(resampled(turn.prompt_ids, each, found, config, policies) == found for each in keys)
         if not ages:  # An opponent lost every hand before the policy had a move.
             assert "staleness" not in metrics

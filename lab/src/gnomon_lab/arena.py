@@ -17,8 +17,8 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.precision import Precision
 from gnomon.rendering import choose
-from gnomon.rollout.actor import Limits
 from gnomon.rollout.match import Deal, Match
+from gnomon.rollout.runner import Limits, LocalRunner
 from gnomon.run.find import make_env
 from gnomon.run.loops import finished
 from gnomon.run.saved import saved_policy
@@ -92,21 +92,22 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
         env, workers=config.workers.count, seconds=config.workers.seconds, memory=config.workers.memory_mib * 2**20,
         retries=config.workers.retries,
     )  # fmt: skip
-    match = Match(
+    runner = LocalRunner(
         env,
         tokenizer,
         next(iter(engines.values())),
-        sampling=Sampling(
-            max_tokens=config.rollout.max_tokens,
-            temperature=config.rollout.temperature,
-            stop=tuple(config.rollout.stop),
-        ),
         renderer=choose(tokenizer, config.policy.renderer, turns=env.max_turns),
         workers=workers,
         limits=Limits(
             turns=config.rollout.turns or None, context=config.rollout.context, failures=config.workers.failures
         ),
     )
+    sampling = Sampling(
+        max_tokens=config.rollout.max_tokens,
+        temperature=config.rollout.temperature,
+        stop=tuple(config.rollout.stop),
+    )
+    match = Match(env, runner, sampling)
     try:
         return contests(match, engines, games=games, key=Key(config.seed).at("arena"), progress=progress)
     finally:

@@ -21,8 +21,8 @@ from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
-from gnomon.rollout import Limits
 from gnomon.rollout.match import Match
+from gnomon.rollout.runner import LocalRunner
 from gnomon.run.saved import saved_policy
 from gnomon.store import RunReader
 from gnomon.types import Request, Sampling
@@ -33,10 +33,9 @@ from rollout.test_players import SAMPLING, SMALL, TOKENIZER, player
 
 
 def match() -> Match:
-    engine = player(equilibrium())
-    return Match(
-        KuhnPoker(), TOKENIZER, engine, sampling=SAMPLING, workers=EnvWorkers(KuhnPoker(), workers=1), limits=Limits()
-    )
+    env = KuhnPoker()
+    runner = LocalRunner(env, TOKENIZER, player(equilibrium()), workers=EnvWorkers(env, workers=1))
+    return Match(env, runner, SAMPLING)
 
 
 @pytest.mark.long
@@ -48,7 +47,7 @@ def test_the_better_player_wins_and_the_gain_is_the_value_of_the_game():
     engines = {"sound": player(equilibrium(), 1), "wild": player(wild, 2), "timid": player(timid, 3)}
     table = match()
     result = contests(table, engines, games=1200, key=Key(0), progress=lambda done, total: None)
-    table.workers.close()
+    table.runner.workers.close()
     assert result.standings[-1].player == "timid"
     assert all(met.gain > 0 for met in result.meetings if met.one == "sound")
     known = {"sound": equilibrium(), "wild": wild, "timid": timid}
@@ -67,7 +66,7 @@ def test_a_match_is_the_same_every_time_and_equals_are_not_told_apart():
         table = match()
         engines = {"a": player(equilibrium(0.1), 1), "b": player(equilibrium(0.1), 2)}
         result = contests(table, engines, games=200, key=Key(3), progress=lambda done, total: None)
-        table.workers.close()
+        table.runner.workers.close()
         return result
 
     result = played()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from gnomon.engines.base import Engine
 from gnomon.envs.base import Env
-from gnomon.envs.workers import EnvWorkers, verdicts_of
+from gnomon.envs.workers import verdicts_of
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
-from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Renderer
-from gnomon.rollout.actor import Actor, Limits, all_of, draws
+from gnomon.rollout.actor import all_of
+from gnomon.rollout.failures import Failures
+from gnomon.rollout.runner import Episode, LocalRunner, reply_keys
 from gnomon.rollout.speakers import Sampler
 from gnomon.types import Sampling, Status, Task
 
@@ -34,31 +34,20 @@ class Deal:
         return sum(one - other for one, other in self.rewards) / 2
 
 
-class Match(Actor):
+class Match:
     """Plays an environment of two players with two policies.
 
-    Args: engine: the engine of either policy.
+    Args: runner: runs the games.
     Raises: ConfigError E183 if the environment does not have two players.
     """
 
-    def __init__(
-        self,
-        env: Env,
-        tokenizer: Tokenizer,
-        engine: Engine,
-        *,
-        sampling: Sampling,
-        renderer: Renderer | None = None,
-        workers: EnvWorkers | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(
-            env, tokenizer, engine, group=1, sampling=sampling, renderer=renderer, workers=workers, limits=limits
-        )
-        if self.workers.players != 2:
+    def __init__(self, env: Env, runner: LocalRunner, sampling: Sampling) -> None:
+        self.env, self.runner, self.sampling = env, runner, sampling
+        self.failures = Failures(type(env).__name__, runner.limits.failures)
+        if runner.workers.players != 2:
             raise ConfigError(
                 "E183",
-                f"the environment has {self.workers.players} players, and a match needs two",
+                f"the environment has {runner.workers.players} players, and a match needs two",
                 where=type(env).__name__,
                 fix="choose a game for two players: --env kuhn_poker, nim or tic_tac_toe (gnomon env list)",
             )
@@ -68,25 +57,29 @@ class Match(Actor):
 
         Raises: VerifierError E104 if it failed in too many.
         """
-        sides = Sampler(one, self.renderer), Sampler(other, self.renderer)
-        plan = [(index, task, game) for index, task in tasks for game in (0, 1)]
-        games = await all_of(
-            [
-                self.play(
-                    task,
-                    key.at("episode", task=index),
-                    sides[:: -1 if game else 1],
-                    drawn=draws(key, index, game),
-                )
-                for index, task, game in plan
-            ]
-        )
-        last = [(index, played.rollout(0, game)) for (index, _, game), played in zip(plan, games, strict=True)]
+        sides = Sampler(one, self.runner.renderer), Sampler(other, self.runner.renderer)
+        plan = [
+            (
+                index,
+                game,
+                Episode(
+                    task=task,
+                    key=key.at("episode", task=index),
+                    speakers=sides[:: -1 if game else 1],
+                    reply_key=reply_keys(key, index, game),
+                    sampling=self.sampling,
+                ),
+            )
+            for index, task in tasks
+            for game in (0, 1)
+        ]
+        games = await all_of([self.runner.run(episode) for _, _, episode in plan])
+        last = [(index, played.rollout(0, game)) for (index, game, _), played in zip(plan, games, strict=True)]
         self.failures.count(len(games), [end for end in last if end[1].verdict.status is Status.FAILED])
-        found = []
+        deals = []
         for (index, _), first, second in zip(tasks, games[::2], games[1::2], strict=True):
             ends = [verdicts_of(game.step) for game in (first, second)]
             (a, b), (d, c) = [[v.reward for v in end if v is not None] for end in ends]
             if not any(v is None or v.status is Status.FAILED for end in ends for v in end):
-                found.append(Deal(index=index, rewards=((a, b), (c, d))))
-        return found
+                deals.append(Deal(index=index, rewards=((a, b), (c, d))))
+        return deals

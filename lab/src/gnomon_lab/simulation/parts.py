@@ -14,10 +14,11 @@ from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
-from gnomon.rollout.actor import Actor, Limits
+from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Ahead, Batches, InTurn
-from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.in_flight import InFlight
+from gnomon.rollout.remote_runner import RemoteRunner
+from gnomon.rollout.runner import Limits, LocalRunner
 from gnomon.run.makers.actor import make_selector
 from gnomon.types import Sampling
 from gnomon_lab.simulation.clock import SameThread
@@ -49,11 +50,12 @@ class Parts:
         self._renderer = choose(self._tokenizer, turns=env.max_turns)
         self._shared = {"renderer": self._renderer, "tokenizer": self._tokenizer}
         self._selector = make_selector(config, env)
+        self._limits = Limits(turns=config.rollout.turns or None)
         remote = config.launch.type == "ray"
         places = config.launch.samplers if remote else 1
         self.workers = [Calls(env, config.workers.count, call, load.right) for _ in range(places)]
         if remote:
-            samplers = Samplers(config, load.speed, key, head, self._sampling, self._shared)
+            samplers = Samplers(config, load.speed, key, head, self._runner, self._shared)
             self._clusters = samplers.clusters
             numbers = count()
             self._schedule(lambda: RemoteEngine(samplers, next(numbers)))
@@ -78,13 +80,20 @@ class Parts:
             self.actor = self._acting(engine())
             self.batches = InTurn(self.actor)
 
-    def _sampling(self, number: int) -> Actor:
-        """An actor with an engine of its own, of the sampler with this number."""
+    def _runner(self, number: int) -> LocalRunner:
+        """A runner with an engine of its own, of the sampler with this number."""
         engine = Engine(self._clusters[number], self.load.length)
         engine.in_flight = self.config.rollout.in_flight
-        return self._acting(engine, number)
+        return LocalRunner(
+            self.env,
+            self._tokenizer,
+            engine,
+            renderer=self._renderer,
+            workers=self.workers[number],  # type: ignore[arg-type]
+            limits=self._limits,
+        )
 
-    def _acting(self, engine: AnyEngine, place: int = 0) -> Actor:
+    def _acting(self, engine: AnyEngine) -> Actor:
         return Actor(
             self.env,
             self._tokenizer,
@@ -92,10 +101,10 @@ class Parts:
             group=self.config.rollout.group,
             sampling=Sampling(max_tokens=self.config.rollout.max_tokens),
             renderer=self._renderer,
-            workers=self.workers[place],  # type: ignore[arg-type]
-            limits=Limits(turns=self.config.rollout.turns or None, context=None),
+            workers=self.workers[0],  # type: ignore[arg-type]
+            limits=self._limits,
             selector=self._selector,
-            place=Elsewhere(engine, self._shared) if isinstance(engine, RemoteEngine) else None,
+            runner=RemoteRunner(engine, self._shared) if isinstance(engine, RemoteEngine) else None,
         )
 
 

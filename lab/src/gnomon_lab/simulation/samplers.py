@@ -13,7 +13,7 @@ from gnomon.config import RunConfig
 from gnomon.engines.remote import Loaded
 from gnomon.keys import Key
 from gnomon.models.weights import WeightsRef
-from gnomon.rollout.actor import Actor
+from gnomon.rollout.runner import LocalRunner
 from gnomon_lab.simulation.cluster import Cluster
 from gnomon_lab.simulation.head import Head
 from gnomon_lab.simulation.server import Speed
@@ -22,20 +22,20 @@ from gnomon_ray.sampler import Sampler
 
 __all__ = ["Samplers"]
 
-MakeActor = Callable[[int], Actor]
-"""Returns the actor of an engine of the sampler with this number."""
+MakeRunner = Callable[[int], LocalRunner]
+"""Returns the runner of an engine of the sampler with this number."""
 
 
 class Simulated(Sampler):
-    """A sampler with actors that only wait. Args: make: a new actor; shared: as of `played`."""
+    """A sampler whose runners only wait. Args: make: a new runner; shared: as of `run_sent`."""
 
-    def __init__(self, config: RunConfig, make: Callable[[], Actor], shared: dict[str, Any]) -> None:
+    def __init__(self, config: RunConfig, make: Callable[[], LocalRunner], shared: dict[str, Any]) -> None:
         super().__init__(b"")
         self.config, self._make, self._shared = config, make, shared
 
-    def _actor(self, number: int) -> Actor:
-        found = self._actors[number] = self._make()
-        return found
+    def _runner(self, number: int) -> LocalRunner:
+        runner = self._runners[number] = self._make()
+        return runner
 
 
 @dataclass(eq=False, slots=True)
@@ -63,11 +63,11 @@ class Handed:
 class Samplers:
     """A `Fleet`, and the `Processes` of its dispatch. Made inside a running loop.
 
-    Args: speed: of the engine of each; make: as `MakeActor`; shared: objects that every process has, by name.
+    Args: speed: of the engine of each; make: as `MakeRunner`; shared: objects that every process has, by name.
     """
 
     def __init__(
-        self, config: RunConfig, speed: Speed, key: Key, head: Head, make: MakeActor, shared: dict[str, Any]
+        self, config: RunConfig, speed: Speed, key: Key, head: Head, make: MakeRunner, shared: dict[str, Any]
     ) -> None:
         self.loop, self.config, self.speed, self.head = asyncio.get_running_loop(), config, speed, head
         self._make, self._shared, launch = make, shared, config.launch

@@ -18,16 +18,17 @@ from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Data, Need, Objective
 from gnomon.rendering import Renderer
-from gnomon.rollout.actor import Actor, Limits, Progress, unseen
+from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.continuing import Continuing, FailurePrefixes
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.demonstrations import Demonstrated, Shown
-from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.feedback import Asked
 from gnomon.rollout.opponents import Against
 from gnomon.rollout.order import TaskOrder
 from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
+from gnomon.rollout.remote_runner import RemoteRunner
 from gnomon.rollout.reward import ByMajority, ByPolicy, ByVerifier, Reward
+from gnomon.rollout.runner import Limits
 from gnomon.rollout.select import All, Candidates, Refill, Selector
 from gnomon.rollout.solutions import SolutionShown
 from gnomon.rollout.speakers import Own, Speakers
@@ -71,7 +72,7 @@ def make_actor(
         reward=make_reward(config, env, engine, renderer),
         relabel=make_relabel(env, row, tokenizer, renderer),
         greedy=Need.GREEDY in row.asks,
-        place=Elsewhere(engine, shared) if isinstance(engine, RemoteEngine) else None,
+        runner=RemoteRunner(engine, shared) if isinstance(engine, RemoteEngine) else None,
         progress=progress,
     )
 

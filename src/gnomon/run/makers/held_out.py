@@ -49,7 +49,7 @@ def make_set_actor(config: RunConfig, name: str, spec: EnvConfig, env: Env, main
         workers=workers,
         limits=make_limits(config),
         speakers=main.speakers if alike else Own(main.engine, renderer, workers.players),
-        place=main.place if same and main.place is not main else None,
+        runner=main.runner if same else None,
         kind=of_set("held_out", name),
         progress=main.progress,
     )

@@ -1,58 +1,47 @@
-"""Episodes that are played by samplers in other processes."""
+"""Runs episodes in samplers, which are other processes."""
 
 from __future__ import annotations
 
 import io
 import pickle
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
 import cloudpickle
 
+from gnomon.engines.base import Counted
 from gnomon.engines.remote import RemoteEngine
-from gnomon.keys import Key
-from gnomon.rollout.actor import Actor
 from gnomon.rollout.played import Played
-from gnomon.rollout.speakers import Speaker
-from gnomon.types import Sampling, Task
+from gnomon.rollout.runner import Episode, LocalRunner
 from gnomon.workers import packed
 
-__all__ = ["Deadline", "Elsewhere", "name_of", "played"]
+__all__ = ["Deadline", "RemoteRunner", "name_of", "run_sent"]
 
 
-class Elsewhere:
+class RemoteRunner:
     """Sends every episode to a sampler, with its key: it is the same episode on each, and also if it is sent again.
 
     Args: engine: the one that the samplers stand for; shared: objects of speakers that every sampler has, by name.
     """
 
     room = 2**20
-    """The samplers limit how many episodes they play; others wait, in order."""
+    """The samplers limit how many episodes they run; others wait, in order."""
 
     def __init__(self, engine: RemoteEngine, shared: dict[str, Any]) -> None:
         self.engine = engine
         self._names = {id(value): name for name, value in (shared | {"engine": engine}).items()}
 
-    async def play(
-        self,
-        task: Task,
-        key: Key,
-        speakers: Sequence[Speaker] = (),
-        *,
-        drawn: Callable[[int], Key] | None = None,
-        sampling: Sampling | None = None,
-        deadline: float = inf,
-    ) -> Played:
+    async def run(self, episode: Episode) -> Played:
         others = list[RemoteEngine]()
-        episode = self._written((task, key, tuple(speakers), drawn, sampling), others)
+        deadline = Deadline(episode.deadline)
+        request = self._written(replace(episode, deadline=inf), others)
         loaded = [each.loaded for each in others]
-        answer = await self.engine.fleet.call("play", self.engine.loaded, episode, loaded, Deadline(deadline))
-        turns, step, stop, end, counts = pickle.loads(answer)
+        answer = await self.engine.fleet.call("play", self.engine.loaded, request, loaded, deadline)
+        end, counts = pickle.loads(answer)
         self.engine.count(counts)
-        return Played(task=task, speakers=tuple(speakers), turns=turns, step=step, stop=stop, end=end)
+        return Played(task=episode.task, speakers=episode.speakers, **end)
 
     def _written(self, value: Any, others: list[RemoteEngine]) -> bytes:
         """Args: others: takes the engines in it beside the own one."""
@@ -81,14 +70,16 @@ def name_of(number: int) -> str:
     return f"engine {number}"
 
 
-async def played(actor: Actor, episode: bytes, shared: dict[str, Any], deadline: Deadline) -> bytes:
-    """Play an episode that `Elsewhere` sent.
+async def run_sent(runner: LocalRunner, sent: bytes, shared: dict[str, Any], deadline: Deadline) -> bytes:
+    """Run an episode that a `RemoteRunner` sent. Returns: what it reads.
 
     Args: shared: this process's objects of the same names, and its engines that stand for others, by `name_of`.
     """
-    task, key, speakers, drawn, sampling = Reader(io.BytesIO(episode), shared | {"engine": actor.engine}).load()
-    found = await actor.play(task, key, speakers, drawn=drawn, sampling=sampling, deadline=deadline.at)
-    return packed((found.turns, found.step, found.stop, found.end, actor.counts()))
+    engine = runner.engine
+    episode: Episode = Reader(io.BytesIO(sent), shared | {"engine": engine}).load()
+    played = await runner.run(replace(episode, deadline=deadline.at))
+    end = {name: getattr(played, name) for name in ("turns", "step", "stop", "end", "calls")}
+    return packed((end, engine.counts() if isinstance(engine, Counted) else {}))
 
 
 class Writer(cloudpickle.Pickler):  # type: ignore[misc]
