@@ -65,7 +65,7 @@ PLACES = {
 """Settings by actor."""
 FORKS = multiprocessing.get_context("forkserver")
 """Runs are forked from a process that has imported the libraries."""
-FORKS.set_forkserver_preload(["gnomon.api", "gnomon.run.local", "transformers.models.gpt_neox.modeling_gpt_neox"])
+FORKS.set_forkserver_preload(["gnomon.api", "gnomon.run.start", "transformers.models.gpt_neox.modeling_gpt_neox"])
 MARK = "GNOMON_FAULTS"
 """Environment variable by which the processes of a trial are found: all its descendants inherit it."""
 DAY = 86400

@@ -21,7 +21,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from gnomon.learners import Batch
     from gnomon.objectives import Objective
-    from gnomon.run.local import Parts
+    from gnomon.run.parts import Parts
     from gnomon.types import Group
 
 Halves = tuple[Tensor, Tensor]
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=512)
     options = parser.parse_args()
     from gnomon.config import RunConfig
-    from gnomon.run.local import build
+    from gnomon.run.parts import build
 
     parts = build(RunConfig.model_validate({"env": {"type": options.env}, "threads": 1}))
     groups = sampled(parts, options.tasks)

@@ -145,7 +145,7 @@ def prompt_files() -> list[str]:
     from gnomon.keys import Key
     from gnomon.rollout import pack
     from gnomon.rollout.failures import judged
-    from gnomon.run.local import build
+    from gnomon.run.parts import build
 
     config, _ = resolve([Source({"env": "countdown", "rollout": {"prompts": 2, "group": 4, "max_tokens": 8}}, {})])
     parts = build(config)

@@ -41,7 +41,7 @@ SETTINGS = {
     },
 }
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["gnomon.api", "gnomon.run.local", "transformers.models.gpt_neox.modeling_gpt_neox"])
+FORKS.set_forkserver_preload(["gnomon.api", "gnomon.run.start", "transformers.models.gpt_neox.modeling_gpt_neox"])
 PHASES = ("between", "rollout", "program", "gradient", "update", "record", "checkpoint")
 
 

@@ -32,7 +32,7 @@ async def speed(threads: int, seconds: float) -> tuple[float, float]:
     from gnomon.keys import Key
     from gnomon.rollout import pack
     from gnomon.rollout.failures import judged
-    from gnomon.run.local import build
+    from gnomon.run.parts import build
 
     config, _ = resolve([Source({"env": "countdown", "threads": threads, "rollout": {"prompts": 8}}, {})])
     parts = build(config)

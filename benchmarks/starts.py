@@ -31,7 +31,7 @@ def start(env: str, threads: int) -> dict[str, object]:
     import torch
 
     from gnomon.config import Source, resolve
-    from gnomon.run.local import build
+    from gnomon.run.parts import build
 
     config, _ = resolve([Source({"env": env, "threads": threads}, {})])
     torch.set_num_threads(config.threads)

@@ -55,7 +55,7 @@ def played(
     """New rollouts of a policy on some tasks of an environment; `told` are further settings of the rollouts."""
     from gnomon.config import Env, Policy, Rollout, RunConfig
     from gnomon.keys import Key
-    from gnomon.run.local import build
+    from gnomon.run.parts import build
 
     config = RunConfig(env=Env.model_validate(env), policy=Policy(path=policy), rollout=Rollout(**told), threads=1)
     parts = build(config)

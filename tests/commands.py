@@ -37,7 +37,8 @@ IMPORTED = (
     "gnomon.cli",
     "gnomon.audit",
     "gnomon.run.display",
-    "gnomon.run.local",
+    "gnomon.run.resume",
+    "gnomon.run.start",
     "gnomon.reading.text",
 )
 """None of them starts a thread when it is imported."""

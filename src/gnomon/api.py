@@ -107,7 +107,7 @@ def train(
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
-            from gnomon.run.local import start
+            from gnomon.run.start import start
         start(folder, config, display, built, **passed).close()
     return RunReader(folder)
 
@@ -155,8 +155,8 @@ def resume(
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
-            from gnomon.run.local import resume as go_on
             from gnomon.run.passed import passed_parts
+            from gnomon.run.resume import resume as go_on
         passed = passed_parts(
             objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
         )
@@ -194,7 +194,7 @@ def evaluate(
     table = {**own, "path": named.values["policy"]["path"]}
     config, built = configured(what, {**settings, "policy": table}, reward, reward_range)
     from gnomon.run.display import Display, Silent
-    from gnomon.run.local import measure
+    from gnomon.run.measure import measure
 
     with nullcontext(Silent()) if quiet else Display(config, doing="held-out tasks") as display:
         return measure(config, display.progress, display.phase, env=built)[""]

@@ -103,8 +103,8 @@ def train(
     put(f"{config.env.type} · {config.objective.type} · {sizes} · {folder}", flush=True)
     with Display(config) as display:
         with loading(display.phase):
-            from gnomon.run.local import start
             from gnomon.run.passed import passed_parts
+            from gnomon.run.start import start
         reader = start(folder, config, display, passed=passed_parts(observers=observe or ()))
     with reader:
         facts, text = summarised(reader)
@@ -160,8 +160,8 @@ def resume(
     cluster = {"type": launch or None, "address": address, "samplers": samplers}
     with Display(config) as display:
         with loading(display.phase):
-            from gnomon.run.local import resume as go_on
             from gnomon.run.passed import passed_parts
+            from gnomon.run.resume import resume as go_on
         passed = passed_parts(observers=observe or ())
         reader = go_on(
             folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner,
@@ -186,7 +186,7 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
     doing = f"{config.eval.tasks} held-out tasks of {config.env.type}"
     with nullcontext(Silent()) if as_json else Display(config, doing=doing) as display:
         with loading(display.phase):
-            from gnomon.run.local import measure
+            from gnomon.run.measure import measure
         found = measure(config, display.progress, display.phase)
     if as_json:
         main, *others = [(name, each.body()) for name, each in found.items()]

@@ -10,7 +10,8 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, pack
-from gnomon.run.local import build, create
+from gnomon.run.parts import build
+from gnomon.run.start import create
 from gnomon.store import Observer
 from gnomon.training import Recorder, draw, due, first
 from gnomon.training.evaluate import evaluate

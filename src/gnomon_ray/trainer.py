@@ -11,7 +11,7 @@ import torch
 
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.verbs import carried_out
-from gnomon.run.local import make_trainer
+from gnomon.run.parts import make_trainer
 from gnomon.workers import packed
 from gnomon_ray.answering import answering
 

@@ -14,7 +14,7 @@ import gnomon
 from commands import command
 from gnomon.engines.base import Tier
 from gnomon.reading.text import numerics_text
-from gnomon.run.local import numerics
+from gnomon.run.session import numerics
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 import gnomon
 from gnomon.cli import resume
-from gnomon.run import local
+from gnomon.run import resume as run_resume
 
 GIVEN = [
     ({}, {}),
@@ -37,7 +37,7 @@ def test_options_replace_what_they_name_and_nothing_else(monkeypatch, run, optio
         seen.append(launch)
         return gnomon.RunReader(folder)
 
-    monkeypatch.setattr(local, "resume", resumed)
+    monkeypatch.setattr(run_resume, "resume", resumed)
     with pytest.raises(SystemExit, match="0"):
         resume(run, **options)
     assert seen == [replaced]

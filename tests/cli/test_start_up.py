@@ -16,7 +16,7 @@ from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.run.local import build
+from gnomon.run.parts import build
 
 SMALL = ("prompts=2", "group=2", "max_tokens=8", "steps=1", "eval.tasks=2", "threads=1")
 PHASES = ("trying the verifier", "loading the policy", "comparing sampler and learner", "auditing the verifier")

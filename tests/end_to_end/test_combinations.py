@@ -19,7 +19,7 @@ from gnomon.rollout import pack
 from gnomon.rollout.failures import judged
 from gnomon.rollout.relabel import WISH, condition
 from gnomon.rollout.select import mixed, of_tasks, predictive_entropy
-from gnomon.run.local import build
+from gnomon.run.parts import build
 from gnomon.types import Group, Rollout, Status
 
 ENVS = {"char_count": (1, 1), "guess_number": (5, 1), "nim": (9, 2)}

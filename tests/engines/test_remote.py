@@ -7,7 +7,7 @@ from typing import Any
 from gnomon.config import Source, resolve
 from gnomon.engines.base import Tier
 from gnomon.engines.remote import RemoteEngine
-from gnomon.run.local import built
+from gnomon.run.parts import built
 from gnomon.stats import Max, Sum
 
 

@@ -81,7 +81,7 @@ def test_a_mistake_in_a_setting_is_found_with_few_imports(words):
         "gnomon.store",
         "gnomon.audit",
         "gnomon.training",
-        "gnomon.run.local",
+        "gnomon.run.parts",
         "gnomon.integrations.environments.hosted",
     }
     assert "error[E0" in done.stderr

@@ -32,8 +32,8 @@ from gnomon.learners.base import Model, Named
 from gnomon.learners.remote import RemoteLearner
 from gnomon.objectives import objective
 from gnomon.rollout import pack
-from gnomon.run.local import Parts, built, make_trainer
 from gnomon.run.makers import make_objective
+from gnomon.run.parts import Parts, built, make_trainer
 from gnomon.run.ranks import start_ranks
 from gnomon.store import RunReader
 from gnomon.workers.serialise import packed

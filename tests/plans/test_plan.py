@@ -28,7 +28,7 @@ from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, tra
 from gnomon.plans.places import ASLEEP, engines, freed
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import plan_text
-from gnomon.run.local import built
+from gnomon.run.parts import built
 from gnomon.types import Request, Sampling
 from models.kinds import KINDS
 

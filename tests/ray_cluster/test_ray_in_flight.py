@@ -35,9 +35,9 @@ from gnomon.models.precision import Precision
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.runner import reply_keys
 from gnomon.run.display import Silent
-from gnomon.run.local import resume
 from gnomon.run.makers import make_in_flight
 from gnomon.run.makers.policy import make_policy
+from gnomon.run.resume import resume
 from gnomon.run.saved import saved_policy
 from gnomon.store import RunReader, StepRecord
 from gnomon.store.layout import RECIPE

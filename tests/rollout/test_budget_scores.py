@@ -21,7 +21,7 @@ from gnomon.keys import Key
 from gnomon.learners.credit import credit
 from gnomon.objectives import CreditState, Objective, across_players, brpo, brpo_released, rloo, turn_reinforce
 from gnomon.rollout import pack
-from gnomon.run.local import built
+from gnomon.run.parts import built
 from gnomon.store import RunReader
 from gnomon.types import Completion, Finish, Group, Part, Rollout, Sampling, Status, Stop, Turn, Verdict
 

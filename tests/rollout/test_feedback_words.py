@@ -20,7 +20,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout import pack
 from gnomon.rollout.relabel import condition
-from gnomon.run.local import build
+from gnomon.run.parts import build
 from gnomon.store import RunReader
 from gnomon.types import Sampling, Status, Task, Verdict
 

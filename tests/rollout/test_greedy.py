@@ -12,7 +12,7 @@ from gnomon.api import configure
 from gnomon.envs.offers import players
 from gnomon.keys import Key
 from gnomon.rollout import pack
-from gnomon.run.local import build
+from gnomon.run.parts import build
 from gnomon.store import RunReader
 from gnomon.store.codec import decode, encode
 from gnomon.training.step import rollout_stats

@@ -22,7 +22,9 @@ from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import InTurn, Order, staleness
 from gnomon.rollout.opponents import Against
 from gnomon.run.display import Silent
-from gnomon.run.local import built, create, go
+from gnomon.run.parts import built
+from gnomon.run.session import train_until_stopped
+from gnomon.run.start import create
 from gnomon.stats import Stats
 from gnomon.store import RunReader
 from gnomon.types import Group, Task
@@ -101,7 +103,7 @@ def test_overlap_gives_the_bytes_of_the_same_schedule_without_it(tmp_path, lag, 
     with built(config) as made:
         parts = replace(made, batches=Late(made.actor, lag))
         with create(tmp_path / "b", config, parts) as store:
-            go(store, config, parts, Silent(), ())
+            train_until_stopped(store, config, parts, Silent(), ())
     assert RunReader(tmp_path / "b").fingerprint == overlapped
 
 
@@ -116,7 +118,7 @@ def test_a_rollout_says_how_old_its_weights_were(tmp_path):
 @pytest.mark.long
 def test_neither_clock_nor_processes_decide(tmp_path, monkeypatch):
     """1, 2 and 4 processes whose verdicts end in random order. The audit is left out: its verdicts would sleep too."""
-    monkeypatch.setattr("gnomon.run.local.audited", lambda *_: {})
+    monkeypatch.setattr("gnomon.run.start.audited", lambda *_: {})
     prints = [trained(tmp_path / str(n), 2, Sleepy(), steps=3, workers={"count": n}) for n in (1, 2, 4)]
     assert len(set(prints)) == 1
 

@@ -20,7 +20,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Tokens, across_players, less_overlong, objective, soft_overlong
 from gnomon.objectives.aggregate import constant
 from gnomon.rollout import Actor, Limits, pack
-from gnomon.run.local import build
+from gnomon.run.parts import build
 from gnomon.types import Finish, Group, Sampling, Stop
 from rollout.ladder import Ladder
 from rollout.scripts import by_sample

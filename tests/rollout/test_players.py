@@ -145,7 +145,8 @@ def test_the_past_counts_steps_and_not_versions(tmp_path, cut):
 def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path, lag):
     """Stopped after its first step and gone on with: the checkpoint brings the opponents along."""
     from gnomon.api import configure
-    from gnomon.run.local import resume, start
+    from gnomon.run.resume import resume
+    from gnomon.run.start import start
 
     settings = {**SMALL, "steps": 4, "players": {"opponent": "past", "every": 1, "keep": 3}, "save": {"every": 2}}
     settings["rollout"] = {**SMALL.get("rollout", {}), "lag": lag}

@@ -24,7 +24,7 @@ from gnomon.rendering import choose
 from gnomon.rollout import Actor, pack
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.reward import QUESTION, ByMajority, ByPolicy, majority
-from gnomon.run.local import build
+from gnomon.run.parts import build
 from gnomon.store.codec import decode, encode
 from gnomon.training.step import rollout_stats
 from gnomon.types import Group, Sampling, Status, Verdict

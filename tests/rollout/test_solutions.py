@@ -24,7 +24,7 @@ from gnomon.rollout import pack
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.failures import judged
 from gnomon.rollout.solutions import SolutionShown
-from gnomon.run.local import Parts, built
+from gnomon.run.parts import Parts, built
 from gnomon.types import Message, Task
 
 SMALL: dict[str, Any] = {"threads": 1, "rollout": {"prompts": 3, "group": 2, "max_tokens": 12}, "objective": "opsd"}

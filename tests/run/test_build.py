@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import gnomon.run.local as local
+import gnomon.run.parts as run_parts
 from gnomon.config import overrides, resolve
 from gnomon.engines.embedded import Embedded
-from gnomon.run.local import build
+from gnomon.run.parts import build
 from gnomon.run.passed import Passed
 from gnomon.workers.pool import Pool
 
@@ -22,7 +22,7 @@ def test_engine_and_workers_are_closed_if_a_later_part_fails(monkeypatch, broken
     monkeypatch.setattr(Embedded, "close", lambda self: closed.append("engine"))
     whole = Pool.close
     monkeypatch.setattr(Pool, "close", lambda self: closed.append("workers") or whole(self))
-    monkeypatch.setattr(local, broken, lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(run_parts, broken, lambda *_, **__: 1 / 0)
     words = ["env=char_count", *(["rollout.lag=1", "rollout.in_flight=true"] if in_flight else [])]
     with pytest.raises(ZeroDivisionError):
         build(resolve([overrides(words)])[0])
@@ -33,7 +33,7 @@ def test_an_engine_that_was_passed_stays_open(monkeypatch) -> None:
     config = resolve([overrides(["env=char_count"])])[0]
     parts = build(config)
     monkeypatch.setattr(Embedded, "close", lambda self: pytest.fail("closed"))
-    monkeypatch.setattr(local, "make_order", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(run_parts, "make_order", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build(config, passed=Passed(engine=parts.engine, learner=parts.learner))
     parts.actor.workers.close()

@@ -27,9 +27,9 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.rollout import pack
 from gnomon.rollout.failures import judged
-from gnomon.run.local import built, make_trainer
 from gnomon.run.makers.served import of_learner
 from gnomon.run.manifest import opening
+from gnomon.run.parts import built, make_trainer
 from gnomon.store import RunReader
 
 SMALL: dict[str, Any] = {

@@ -33,8 +33,8 @@ from gnomon.learners.tinker import TinkerLearner
 from gnomon.models import tinker as client
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout import Actor, pack
-from gnomon.run.local import here
 from gnomon.run.makers import make_engine, make_learner, make_objective, tinker
+from gnomon.run.parts import here
 from gnomon.types import Finish, Request, Sampling
 from tinker_service import double
 from tinker_service.test_tinker import serving

@@ -14,9 +14,9 @@ from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import ConfigError
-from gnomon.run.local import build
 from gnomon.run.makers import make_learner, make_objective
 from gnomon.run.manifest import opening
+from gnomon.run.parts import build
 
 
 def config(*words: str) -> RunConfig:

@@ -42,7 +42,7 @@ class Ear(Silent):
 
 def started(folder: Path, env: str, ear: Ear | None = None, **settings: object) -> RunReader:
     from gnomon.api import configure
-    from gnomon.run.local import start
+    from gnomon.run.start import start
 
     config, _ = configure(env, settings)
     return start(folder, config, ear or Ear())

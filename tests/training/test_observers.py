@@ -16,7 +16,7 @@ import gnomon
 from gnomon.errors import ConfigErrors
 from gnomon.monitoring import JsonLines
 from gnomon.run.display import Silent
-from gnomon.run.local import start
+from gnomon.run.start import start
 from gnomon.store import EvaluationRecord, RunReader, RunStatus, StepRecord, decode
 
 SMALL = {

@@ -19,7 +19,7 @@ from gnomon.api import configure
 from gnomon.engines.base import Tier
 from gnomon.errors import RunError
 from gnomon.learners.local import LocalLearner
-from gnomon.run import local
+from gnomon.run import parts as run_parts
 from gnomon.run.exactness import reasons
 from gnomon.run.find import make_env
 from gnomon.store import RunReader, diff, verify
@@ -154,14 +154,14 @@ def test_an_exact_run_whose_code_changed_is_refused_until_the_user_accepts(envs,
 @pytest.mark.parametrize("tier", [Tier.MEASURED, Tier.EXACT])
 def test_the_tier_decides_whether_other_weights_may_follow(tmp_path, tier, monkeypatch):
     """A learner whose updates differ by rounding, as on another machine, between the kill and the resume."""
-    build = local.build
+    build = run_parts.build
 
     def built(*given, **named):
         parts = build(*given, **named)
         parts.actor.engine.tier = tier
         return parts
 
-    monkeypatch.setattr(local, "build", built)
+    monkeypatch.setattr(run_parts, "build", built)
     monkeypatch.setattr("gnomon.run.exactness.CODE", ())
     small = {"threads": 1, "steps": 4, "prompts": 4, "group": 4, "max_tokens": 16, "eval": {"tasks": 2, "every": 100}}
     whole = tmp_path / "whole"

@@ -24,10 +24,11 @@ from gnomon.rejudge.again import Named, made
 from gnomon.rejudge.stored import reading
 from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import env_class
-from gnomon.run.local import built, here, task_at
 from gnomon.run.makers.held_out import make_set_actor
 from gnomon.run.objects import OBJECT, by_object
+from gnomon.run.parts import built, here
 from gnomon.run.saved import checkpoint, require_base, require_here
+from gnomon.run.session import task_at
 from gnomon.run.subject import env_of
 from gnomon.store import RunReader
 from gnomon.store.layout import of_set

@@ -13,9 +13,9 @@ from gnomon.config.sections import EvalSet
 from gnomon.keys import Key
 from gnomon.rollout.actor import Actor
 from gnomon.run.evaluation_envs import set_envs
-from gnomon.run.local import built, here
 from gnomon.run.loops import finished
 from gnomon.run.makers.held_out import make_set_actor
+from gnomon.run.parts import built, here
 from gnomon.stats import Interval, difference_interval
 from gnomon.training.evaluate import Evaluation, evaluate, first
 

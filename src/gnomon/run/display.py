@@ -40,7 +40,7 @@ def no_phase(what: str) -> AbstractContextManager[object]:
 @contextmanager
 def loading(phase: Phase) -> Iterator[None]:
     """A block in which the parts of a run are first imported, with torch and transformers."""
-    if "gnomon.run.local" in sys.modules:
+    if "gnomon.run.parts" in sys.modules:
         yield
         return
     collects = gc.isenabled()

@@ -23,9 +23,9 @@ from gnomon.learners.base import Closing, Learner
 from gnomon.learners.served import AGAIN, ALIVE, CALL, SESSION
 from gnomon.learners.verbs import carried_out
 from gnomon.learners.wire import loads, written
-from gnomon.run.local import make_trainer
 from gnomon.run.makers import make_objective
 from gnomon.run.makers.served import TOKEN, of_learner
+from gnomon.run.parts import make_trainer
 from gnomon_tinker import TinkerService
 
 __all__ = ["LearnerServer"]

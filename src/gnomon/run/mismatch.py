@@ -22,12 +22,12 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.monitoring.mismatch import advised
 from gnomon.rendering import choose, joined
 from gnomon.run.find import make_env
-from gnomon.run.local import close, make_trainer
 from gnomon.run.makers import make_engine, make_objective
 from gnomon.run.makers.actor import make_sampling
 from gnomon.run.makers.engine import alternating
 from gnomon.run.makers.policy import with_attention
 from gnomon.run.mismatch_advice import finer
+from gnomon.run.parts import close, make_trainer
 from gnomon.run.sampled import sampled
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling

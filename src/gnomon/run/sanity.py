@@ -11,8 +11,9 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.objectives import Data
 from gnomon.run.display import Console
-from gnomon.run.local import Parts, built, here, start
 from gnomon.run.loops import finished
+from gnomon.run.parts import Parts, built, here
+from gnomon.run.start import start
 from gnomon.store.checkpoints import stored
 from gnomon.training.evaluate import first
 from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable

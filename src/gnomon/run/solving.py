@@ -9,8 +9,8 @@ from typing import Any
 
 from gnomon.config import RunConfig
 from gnomon.keys import Key
-from gnomon.run.local import built, here
 from gnomon.run.loops import finished
+from gnomon.run.parts import built, here
 from gnomon.training import evaluate, first
 from gnomon.types import Status
 

@@ -32,7 +32,8 @@ PRELOAD = (
     "torch",
     "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto",
-    "gnomon.run.local",
+    "gnomon.run.resume",
+    "gnomon.run.start",
     "gnomon.run.display",
     "gnomon_lab.studies.runs",
 )
@@ -145,7 +146,8 @@ def end_with_the_study() -> None:
 def made(folder: StudyFolder, cell: Cell) -> None:
     """Make what a cell is of, from where it stands."""
     from gnomon.run.display import Silent
-    from gnomon.run.local import resume, start
+    from gnomon.run.resume import resume
+    from gnomon.run.start import start
 
     study = load(folder.file)
     function, run = numbers_of(study, cell.arm), folder.run(cell)

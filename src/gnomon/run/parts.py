@@ -1,0 +1,231 @@
+"""The parts of a run: environment, sampler, learner and what joins them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+import gnomon
+from gnomon.config import RunConfig
+from gnomon.config.placement import EngineKind, LearnerPlace
+from gnomon.engines.base import Engine
+from gnomon.engines.remote import RemoteEngine
+from gnomon.envs.base import Env, confined
+from gnomon.learners.base import Closing, Learner
+from gnomon.learners.credit import Crediting
+from gnomon.models.folder import model_folder
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.objectives import Objective
+from gnomon.rendering import Renderer, choose
+from gnomon.rollout.actor import Actor, Progress, unseen
+from gnomon.rollout.batches import Batches
+from gnomon.rollout.conversation import beginning
+from gnomon.rollout.order import TaskOrder
+from gnomon.run.display import Phase, no_phase
+from gnomon.run.find import make_env
+from gnomon.run.makers import (
+    make_actor,
+    make_batches,
+    make_credit,
+    make_engine,
+    make_in_flight,
+    make_learner,
+    make_objective,
+    make_order,
+    make_schedule,
+    make_tasks,
+    make_workers,
+    measured,
+)
+from gnomon.run.makers.cluster import make_cluster_learner, make_fleet
+from gnomon.run.makers.engine import alternating, share_base
+from gnomon.run.makers.held_out import close_sets, make_sets
+from gnomon.run.makers.policy import with_attention
+from gnomon.run.makers.served import make_served
+from gnomon.run.makers.tinker import make_tinker_learner
+from gnomon.run.passed import NOTHING, Passed
+from gnomon.run.ranks import start_ranks
+from gnomon.run.recorded_runs import require_replay
+from gnomon.run.token_budgets import require_token_budgets
+from gnomon.training import EvaluationSet
+from gnomon.training.schedule import Schedule
+
+if TYPE_CHECKING:
+    from gnomon_ray.fleet import RayFleet
+
+__all__ = ["Parts", "build", "built", "close", "here", "make_trainer", "sampler"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the training loop takes."""
+
+    env: Env
+    """What is trained on; it may hold only some tasks of the environment."""
+    actor: Actor
+    batches: Batches
+    order: TaskOrder
+    learner: Learner
+    objective: Objective
+    credit: Crediting
+    schedule: Schedule
+    mismatch: float | None
+    """Largest difference between a sampled and a scored log-probability, measured before the run; None for an engine
+    that was passed as an object, which declares its tier."""
+    fleet: RayFleet | None = None
+    """The samplers in a cluster, if there are any."""
+    sets: list[EvaluationSet]
+    """The evaluations beside the main one."""
+
+    @property
+    def engine(self) -> Engine:
+        return self.actor.engine
+
+
+def build(
+    config: RunConfig,
+    env: Env | None = None,
+    progress: Progress = unseen,
+    passed: Passed = NOTHING,
+    *,
+    phase: Phase = no_phase,
+) -> Parts:
+    """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
+    torch.set_num_threads(config.threads)
+    if gnomon.SPINNING and config.threads > 1:
+        warnings.warn(
+            "torch was imported before gnomon, so its threads spin while they wait: on a busy machine, a step can "
+            "take 27 times as long. Import gnomon first, or set OMP_WAIT_POLICY=passive in the environment",
+            stacklevel=2,
+        )
+    config = with_attention(config)
+    env = make_env(config.env) if env is None else env
+    confined(env)
+    tokenizer = Tokenizer(model_folder(config.policy.path))
+    asked = config.rollout.judged_by == "policy"  # The question about a reply is one more turn.
+    renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns + asked)
+    row = make_objective(config, passed.objective)
+    require_token_budgets(config, env, row)
+    tasks = make_tasks(config, env, row)
+    if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.
+        beginning(env, renderer)(tasks.tasks("train")[0].messages)
+    require_replay(config, tasks, row)
+    with phase("loading the policy"):
+        learner = passed.learner or make_trainer(config, row)
+    with ExitStack() as undo:
+        if not passed.learner:
+            undo.callback(close, learner)
+        fleet = make_fleet(config, env, tasks) if config.placement.samplers else None
+        if fleet:
+            undo.callback(fleet.close)
+        with phase("comparing sampler and learner"):
+            engine, mismatch = (
+                (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
+            )
+        if not passed.engine:
+            undo.callback(engine.close)
+        share_base(engine, learner)
+        learner = alternating(learner, engine)
+        if config.rollout.in_flight and not passed.engine:
+            engine = make_in_flight(engine)
+        workers = make_workers(config, env)
+        undo.callback(workers.close)
+        order = make_order(config, tasks, tokenizer, passed.curriculum)
+        actor = make_actor(
+            config,
+            tasks,
+            row,
+            engine,
+            tokenizer,
+            renderer,
+            learner,
+            workers=workers,
+            order=order,
+            progress=progress,
+        )
+        batches = make_batches(config, tasks, row, actor, learner, order)
+        credit = make_credit(config, tasks, row, renderer)
+        sets = make_sets(config, env, actor)
+        undo.pop_all()
+    return Parts(
+        env=tasks,
+        actor=actor,
+        batches=batches,
+        order=order,
+        learner=learner,
+        objective=row,
+        credit=credit,
+        schedule=make_schedule(config),
+        mismatch=mismatch,
+        fleet=fleet,
+        sets=sets,
+    )
+
+
+@contextmanager
+def built(
+    config: RunConfig,
+    env: Env | None = None,
+    progress: Progress = unseen,
+    passed: Passed = NOTHING,
+    *,
+    phase: Phase = no_phase,
+) -> Iterator[Parts]:
+    """The parts of a run while it lasts. An engine and a learner that were made for it are closed at the end."""
+    parts = build(config, env, progress, passed, phase=phase)
+    try:
+        yield parts
+    finally:
+        parts.batches.close()
+        close_sets(parts.sets, parts.actor)
+        if passed.engine is None:
+            parts.engine.close()
+        if parts.fleet is not None:
+            parts.fleet.close()
+        if passed.learner is None:
+            close(parts.learner)
+
+
+def make_trainer(config: RunConfig, row: Objective) -> Learner:
+    """The learner of the settings: in this process or processes of its own, in a cluster, on a server or a service."""
+    match config.placement.learner:
+        case LearnerPlace.SERVER:
+            return make_served(config)
+        case LearnerPlace.SERVICE:
+            return make_tinker_learner(config, row)
+        case LearnerPlace.CLUSTER:
+            return make_cluster_learner(config, row)
+        case _:
+            return start_ranks(config, row) if config.ranks else make_learner(config, row)
+
+
+def sampler(
+    config: RunConfig, env: Env, renderer: Renderer, learner: Learner, fleet: RayFleet | None = None
+) -> tuple[Engine, float]:
+    """The engine, and the largest difference in log-probability between it and the learner."""
+    engine = make_engine(config, learner) if fleet is None else RemoteEngine(fleet)
+    try:
+        return engine, measured(engine, alternating(learner, engine), renderer, env, config)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def here(config: RunConfig) -> RunConfig:
+    """The settings with learner and sampler in this process."""
+    launch = config.launch.model_copy(update={"type": "local"})
+    engine = config.engine.model_copy(
+        update={"type": "embedded"} if config.placement.engine is EngineKind.SERVICE else {}
+    )
+    return config.model_copy(update={"learner": "local", "ranks": 0, "launch": launch, "engine": engine})
+
+
+def close(learner: Learner) -> None:
+    """End the processes of a learner that has any."""
+    if isinstance(learner, Closing):
+        learner.close()
