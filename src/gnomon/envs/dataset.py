@@ -229,7 +229,11 @@ class Rows(Sequence[Task]):
         if not (env.ranked and split == "train"):
             Key(env.seed).at("dataset", split=split).random().shuffle(rows)
         if not rows:
-            fix = "env.test=FILE" if split == "test" else "env.path=FILE with more rows"
+            fix = (
+                "add rows, or name a file of held-out rows: env.test=FILE"
+                if split == "test"
+                else "add rows to the file"
+            )
             raise ConfigError("E155", f"the data set has no {split} rows", where=env.path, fix=fix)
         self.env, self.split, self.rows = env, split, rows[: env.first or None] if split == "train" else rows
         self.size = len(self.rows) * (env.repeat if split == "train" else 1)
@@ -298,22 +302,27 @@ def chosen(env: Dataset, rows: Placed) -> Placed:
         there = dict(rows)
         if missing := [place for place in env.rows if place not in there]:
             why = f"{env.path} has {len(rows)} train rows"
-            raise ConfigError("E155", f"train row {missing[0]} does not exist", where="env.rows", why=why)
+            fix = f"env.rows=[{next(iter(there), 0)}]"
+            raise ConfigError("E155", f"train row {missing[0]} does not exist", where="env.rows", why=why, fix=fix)
         rows = [(place, there[place]) for place in env.rows]
     for name, values in env.where.items():
         texts = {str(value) for value in values}  # Every value of a CSV file is text.
-        rows = [
-            (place, row) for place, row in rows if (cell := env.column(row, name, place)) in values or cell in texts
-        ]
+        cells = [env.column(row, name, place) for place, row in rows]
+        rows = [row for row, cell in zip(rows, cells, strict=True) if cell in values or cell in texts]
         if not rows:
             why = f"no train row has one of the values {', '.join(map(repr, values))} in the column {name!r}"
-            raise ConfigError("E155", "the data set has no train rows", where="env.where", why=why)
+            there = ", ".join(list(dict.fromkeys(json.dumps(cell, default=str) for cell in cells))[:8])
+            fix = f"choose among the values of the column: env.where={{{name}=[{there}]}}"
+            raise ConfigError("E155", "the data set has no train rows", where="env.where", why=why, fix=fix)
     if env.ranked:
         by_id = {env.task(place, row).id: (place, row) for place, row in rows}
         rows = [by_id[name] for name in ranking(env.ranked) if name in by_id]
         if not rows:
             raise ConfigError(
-                "E155", "no row of the data set is in the ranking", where=env.ranked, fix="gnomon rank RUN --out FILE"
+                "E155",
+                "no row of the data set is in the ranking",
+                where=env.ranked,
+                fix=f"rank a run of this data set: gnomon rank RUN --out {env.ranked}",
             )
     return rows
 

@@ -165,7 +165,7 @@ def require_program(launch: Launch, where: str, command: str) -> None:
         folder = Path(name).parent
         near = get_close_matches(Path(name).name, [path.name for path in folder.glob("*")], n=1)
         fix = command.replace(name, os.path.normpath(folder / near[0]) if near else f"/whole/path/of/{Path(name).name}")
-        why = f"there is no such file in {folder.absolute()}" + ("" if name != program else ", and no such command")
+        why = f"{folder.absolute()} has no such file, and no folder of PATH has such a command"
         raise ConfigError("E525", f"the program {name} does not exist", where=where, why=why,
                           fix=f"{where}={shlex.quote(fix)}")  # fmt: skip
 
