@@ -301,9 +301,10 @@ def chosen(env: Dataset, rows: Placed) -> Placed:
     if env.rows:
         there = dict(rows)
         if missing := [place for place in env.rows if place not in there]:
-            why = f"{env.path} has {len(rows)} train rows"
-            fix = f"env.rows=[{next(iter(there), 0)}]"
-            raise ConfigError("E155", f"train row {missing[0]} does not exist", where="env.rows", why=why, fix=fix)
+            raise ConfigError(
+                "E155", f"train row {missing[0]} does not exist", where="env.rows",
+                why=f"{env.path} has {len(rows)} train rows", fix=f"env.rows=[{next(iter(there), 0)}]",
+            )  # fmt: skip
         rows = [(place, there[place]) for place in env.rows]
     for name, values in env.where.items():
         texts = {str(value) for value in values}  # Every value of a CSV file is text.
