@@ -37,7 +37,7 @@ def test_the_end_of_a_program_as_text():
     end = End(status=-9, output="a\x1b[2Jb", files={"kept": b"1", "new": b"\x1b", "odd\n": b"\xff\xfe"})
     text = "\n".join(program_text(program_facts(end.dumps(before), ())))
     assert text.startswith("--- program: exit status -9\n") and "--- removed: gone" in text
-    assert "\x1b" not in text and "2 bytes that are not text" in text and "kept" not in text
+    assert "\x1b" not in text and "2 bytes, not text" in text and "kept" not in text
     limited = program_facts(End(status=None, limit="time").dumps(), ())
     assert next(program_text(limited)) == "--- program: the limit of time ended it"
 

@@ -43,7 +43,10 @@ def parents(turns: Sequence[Turn]) -> list[int | None]:
 
 
 def shown(data: str | Mapping[str, str]) -> str:
-    return data if isinstance(data, str) else f"{len(b64decode(data['base64']))} bytes that are not text"
+    if isinstance(data, str):
+        return data
+    size = len(b64decode(data["base64"]))
+    return f"{size} byte{'' if size == 1 else 's'}, not text"
 
 
 def beside(calls: Calls) -> Iterator[str]:

@@ -394,11 +394,14 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
 
 def conversation(facts: Mapping[str, Any]) -> Iterator[str]:
     """Prompt, observations and completions, turn by turn."""
-    turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
+    player = facts.get("player", facts.get("seat"))  # As earlier versions wrote it.
+    of = f"player {player}, " if player else ""
+    asked = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
+    turns = facts.get("turns", [{"messages": facts["asked"]["messages"], **facts}])
+    if not turns:  # Of a program that received no reply.
+        yield f"--- {asked}"
+        yield printable("\n".join(message["content"] for message in facts["asked"]["messages"]))
     for number, turn in enumerate(turns):
-        player = facts.get("player", facts.get("seat"))  # As earlier versions wrote it.
-        of = f"player {player}, " if player else ""
-        asked = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
         begins = origin(facts["program"], number) if "program" in facts else ""
         yield f"--- {'observation' if number else asked}" + (f" ({begins})" if begins else "")
         yield printable("\n".join(message["content"] for message in turn["messages"]))

@@ -76,7 +76,7 @@ def drawn_rollouts(reader: RunReader, kind: str) -> list[dict[str, Any]]:
             {
                 "place": str(place),
                 "question": question(asked)[:LONGEST],
-                "replies": [turn["reply"][:LONGEST] for turn in record.body.get("turns") or [record.body]],
+                "replies": [turn["reply"][:LONGEST] for turn in record.body.get("turns", [record.body])],
                 "why": verdict_reason(record.body, asked),
                 **{name: record.body[name] for name in ("reward", "status", "tokens")},
             }

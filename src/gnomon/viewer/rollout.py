@@ -30,7 +30,7 @@ def rollout_facts(reader: RunReader, place: Address, channel: str, begin: int, *
     record = next(record for record in group if record.sample == place.sample)
     tier, held_out = str(reader.manifest.get("tier", "")), place.kind != "rollout"
     tokens = turn_tokens(asked, record, tokenizer_of(reader), tier)
-    turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
+    turns = facts.get("turns", [{"messages": facts["asked"]["messages"], **facts}])
     samples = [record.sample for record in group]
     at = samples.index(place.sample)
     return {
@@ -49,7 +49,7 @@ def rollout_facts(reader: RunReader, place: Address, channel: str, begin: int, *
                 "count": len(shown),
                 "markdown": markdown(turn["reply"][begin : begin + PIECE]) if rendered else "",
             }
-            for number, (turn, shown) in enumerate(zip(turns, tokens or [[]], strict=True))
+            for number, (turn, shown) in enumerate(zip(turns, tokens or [[] for _ in turns], strict=True))
         ],
         "channels": CHANNELS,
         "channel": channel,
