@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.noise import DEVICE_CHUNK
+from gnomon.envs.agent import Launch
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
@@ -27,12 +29,14 @@ from gnomon.plans.lengths import Lengths, supposed_lengths
 from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, training
 from gnomon.plans.places import ASLEEP, engines, freed
 from gnomon.plans.plan import Plan, planned
+from gnomon.plans.programs import Program
 from gnomon.plans.text import plan_text
 from gnomon.run.parts import built
 from gnomon.types import Request, Sampling
 from models.kinds import KINDS
 
 L4 = GPUS["l4"]
+TEAM = Path(__file__).parents[1] / "endpoint/team_env.py"
 QWEN = {
     "model_type": "qwen3",
     "vocab_size": 32000,
@@ -498,3 +502,52 @@ def test_this_machine_is_measured() -> None:
     assert 1e8 < found.reordering < 1e13
     assert 0 <= found.per_mapped_byte < 1e-8
     assert all(1e8 < rate < 1e15 for rate in found.flops.values())
+
+
+def test_programs_count_with_calls_growing_prompts_and_their_own_time(folder: Path) -> None:
+    config = settings("prompts=2", "group=4", "steps=10", "eval.every=5", "eval.tasks=4")
+    bare = Lengths(prompts=(20, 30), reply=16, held_out=(20,) * 4)
+    program = Program(calls=3, growth=10, seconds=2.0, memory=2.0**26, at_once=6, wall_seconds=1.0)
+    lengths = replace(bare, program=program)
+    one, plan = planned(config, L4, bare), planned(config, L4, lengths)
+    assert plan.tokens == 3 * one.tokens == 3 * 2 * 4 * 16
+    assert program.grown(30, 16) == 30 + 2 * 26 and lengths.conversation == 3 * 16 + 2 * 10
+    assert plan.seconds["programs"] == lengths.beside(8) > 8 * 2.0 / (os.cpu_count() or 1)
+    assert (
+        plan.seconds["sampling"] > 2.9 * one.seconds["sampling"] and plan.seconds["training"] > one.seconds["training"]
+    )
+    assert plan.evaluation > one.evaluation + lengths.beside(4)
+    text = plan_text(plan)
+    assert "programs     6 of 8 at once beside the run: 64 MiB each, 0.38 GiB (assumed)" in text
+    assert "3.0 of each; the prompt of the last one has 82 tokens" in text and "time (up to" in text
+    assert plan.body()["programs"]["calls"] == 3 and one.body()["programs"] is None and "programs" not in plan_text(one)
+    forked = planned(config, L4, replace(bare, program=replace(program, branches=3.0)))
+    assert forked.tokens == plan.tokens and forked.seconds["sampling"] < plan.seconds["sampling"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "calls", "names"),
+    [
+        ({"calls": 5}, 5, {"calls"}),
+        ({"calls": 5, "tokens": 40}, 3, {"tokens"}),
+        ({"calls": 3, "tokens": 40}, 3, {"calls", "tokens"}),
+        ({"calls": 5, "context": 71}, 2, {"context"}),
+        ({"calls": 5, "context": 20}, 0, {"context"}),
+    ],
+)
+def test_the_limits_that_end_a_program_s_calls_are_named(limits: dict[str, int], calls: int, names: set[str]) -> None:
+    """Replies of 16 tokens after a first prompt of 25; the program adds 10 tokens between two of them."""
+    launch = Launch(command=("true",), calls=limits["calls"], tokens=limits.get("tokens"))
+    found = Program(added=5, growth=10).allowed(launch, limits.get("context"), 20, 16)
+    assert (found.calls, set(found.binding)) == (calls, names)
+
+
+@pytest.mark.needs("bwrap")
+def test_a_program_is_measured_by_running_it() -> None:
+    config = settings(f"env={TEAM}:Team", "prompts=1", "group=2", "rollout.max_tokens=8", "eval.tasks=1")
+    lengths = supposed_lengths(config)
+    assert lengths.program is not None and lengths.program.measured
+    assert 0.01 < lengths.program.seconds < 20 and 2**20 < lengths.program.memory < 2**29
+    assert lengths.program.calls == 16 and set(lengths.program.binding) == {"calls"}
+    stated = supposed_lengths(config, prompt=30)
+    assert stated.prompts == (30,) and stated.program is not None and stated.program.measured

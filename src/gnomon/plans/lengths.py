@@ -9,14 +9,17 @@ from pathlib import Path
 
 from gnomon.config import RunConfig
 from gnomon.envs import Env
+from gnomon.envs.agent import Launch
 from gnomon.errors import ConfigError, ModelError
-from gnomon.models.folder import config_folder
+from gnomon.models.folder import TINY, config_folder
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.plans.programs import Program, launch_of_first, program_of, recorded_program
 from gnomon.plans.shapes import described
 from gnomon.rendering import choose, joined
 from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import make_env
 from gnomon.store import RunReader
+from gnomon.store.codec import decode
 from gnomon.training.evaluate import first
 
 __all__ = ["Lengths", "recorded_lengths", "supposed_lengths"]
@@ -36,22 +39,44 @@ class Lengths:
     """Of every prompt of each evaluation set."""
     trained: float = 1.0
     """Share of the sampled tokens that are trained: groups without a difference in reward are not."""
+    program: Program | None = None
+    """That of the first task, where programs play the episodes. `prompts` are then their first ones."""
+
+    @property
+    def calls(self) -> float:
+        """Replies in an episode."""
+        return self.program.calls if self.program else 1.0
+
+    @property
+    def conversation(self) -> int:
+        """Tokens of a conversation after its first prompt."""
+        return self.program.conversation(self.reply) if self.program else self.reply
+
+    def conversations(self, group: int) -> int:
+        """Number of conversations in a group."""
+        return round(group * self.program.branches) if self.program else group
+
+    def beside(self, rollouts: int) -> float:
+        """Seconds of programs beside sampling."""
+        return self.program.time(rollouts) if self.program else 0.0
 
 
 def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | None = None) -> Lengths:
     """Lengths of the first prompts of each split, as the policy's tokenizer makes them.
 
     Args:
-        prompt: length of every prompt; then neither the environment nor a tokenizer is needed.
+        prompt: length of every prompt; then no tokenizer is needed.
         reply: length of every reply; `rollout.max_tokens` unless set.
     Raises: ConfigError E074 for a model folder without a tokenizer.
     """
-    reply = reply or config.rollout.max_tokens
+    reply, env = reply or config.rollout.max_tokens, make_env(config.env)
+    launch = launch_of_first(env)
     if prompt is not None:
         train, test = (prompt,) * config.rollout.prompts, (prompt,) * config.eval.tasks
         sets = {name: (prompt,) * own.tasks for name, own in config.eval.sets.items()}
-        return Lengths(prompts=train, reply=reply, held_out=test, sets=sets)
-    folder, env = with_tokenizer(config.policy.path), make_env(config.env)
+        program = without_tokens(launch).allowed(launch, config.rollout.context, prompt, reply) if launch else None
+        return Lengths(prompts=train, reply=reply, held_out=test, sets=sets, program=program)
+    folder = with_tokenizer(config.policy.path)
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(
             "E074", "the model folder has no tokenizer.json, so the length of a prompt is unknown",
@@ -63,11 +88,37 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
         renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
         return tuple(len(joined(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
 
-    return Lengths(
+    found = Lengths(
         prompts=lengths(env, "train", config.rollout.prompts),
         reply=reply,
         held_out=lengths(env, "test", config.eval.tasks),
         sets={name: lengths(its, "test", config.eval.sets[name].tasks) for name, _, its in set_envs(config, env)},
+    )
+    if launch is None:
+        return found
+    (task,) = lengths(env, "train", 1)
+    program = program_of(launch, tokenizer, choose(tokenizer, config.policy.renderer, turns=env.max_turns), task)
+    return with_program(found, program.allowed(launch, config.rollout.context, max(found.prompts), reply))
+
+
+def without_tokens(launch: Launch) -> Program:
+    """The program where no tokenizer tells how many tokens it adds."""
+    tokenizer = Tokenizer(TINY)
+    return replace(program_of(launch, tokenizer, choose(tokenizer, turns=launch.calls), 0), added=0, growth=0)
+
+
+def with_program(lengths: Lengths, program: Program) -> Lengths:
+    """The prompts of the tasks become the first prompts of programs."""
+
+    def longer(prompts: Sequence[int]) -> tuple[int, ...]:
+        return tuple(prompt + program.added for prompt in prompts)
+
+    return replace(
+        lengths,
+        prompts=longer(lengths.prompts),
+        held_out=longer(lengths.held_out),
+        sets={name: longer(prompts) for name, prompts in lengths.sets.items()},
+        program=program,
     )
 
 
@@ -81,9 +132,15 @@ def with_tokenizer(path: str) -> Path:
 def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
     """Lengths that a run has recorded: the mean of its replies, and the share of them that was trained."""
     steps = [row["metrics"] for row in reader.metrics()]
-    supposed = supposed_lengths(config, reply=max(1, round(mean([step["length"] for step in steps]))))
+    calls = mean([step.get("program/calls", 1.0) for step in steps])
+    supposed = supposed_lengths(config, reply=max(1, round(mean([step["length"] for step in steps]) / max(1.0, calls))))
     trained = [step["trained"] / max(1.0, step["tokens"]) for step in steps if "trained" in step]
-    return replace(supposed, trained=mean(trained) if trained else 1.0)
+    found = replace(supposed, trained=mean(trained) if trained else 1.0)
+    if found.program is None:
+        return found
+    last = [record.step for record in reader.records("step")][-1]
+    rollouts = [rollout for group in decode(reader.records(step=last)) for rollout in group.rollouts]
+    return with_program(found, recorded_program(found.program, rollouts, steps, mean(found.prompts)))
 
 
 def mean(values: Sequence[float]) -> float:

@@ -164,6 +164,7 @@ class Plan:
             "evaluation_seconds": self.evaluation,
             "sets": {name: asdict(each) for name, each in self.sets.items()},
             "tokens_per_step": self.tokens,
+            "programs": None if self.lengths.program is None else asdict(self.lengths.program),
             "hours": self.hours,
             "fits": self.fits,
         }
@@ -189,11 +190,11 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         reference = Deep(lambda layers: meta_policy(teacher, sampling_precision, own, layers, whole))
     learner, sampler = trained_model.whole, sampling_model.whole
     row = make_objective(config)
-    sequences = texts(lengths.prompts, config.rollout.group, lengths.reply)
-    sampling = sampled(config, sampling_model, lengths.prompts, config.rollout.group, lengths.reply, device)
-    held_out = sampled(config, sampling_model, lengths.held_out, config.eval.samples, lengths.reply, device)
+    sequences = texts(lengths.prompts, lengths.conversations(config.rollout.group), lengths.conversation)
+    sampling = played(config, sampling_model, lengths, lengths.prompts, config.rollout.group, device)
+    held_out = played(config, sampling_model, lengths, lengths.held_out, config.eval.samples, device)
     sets = {
-        name: sampled(config, sampling_model, prompts, config.eval.sets[name].samples, lengths.reply, device)
+        name: played(config, sampling_model, lengths, prompts, config.eval.sets[name].samples, device)
         for name, prompts in lengths.sets.items()
     }
     entropy, size = config.regularize.entropy != 0, config.optim.micro_batch
@@ -201,16 +202,20 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     moved = list(learner.masters.parameters.values())
     masters, share = bytes_of(moved), share_of_time(config, sequences, device, learner.width)
     asked = row.needs_reference or full_kl(config)
+    rollouts = len(lengths.prompts) * config.rollout.group
     seconds = {
         "sampling": sampling.seconds,
         "training": lengths.trained * config.optim.epochs * share * train.seconds,
         "optimiser": config.optim.updates * step_seconds(config, device, moved) / max(1, config.ranks),
-        "records": len(sequences) * PER_ROLLOUT,
+        "records": rollouts * PER_ROLLOUT,
         "weights to the engine": 2 * masters / device.bandwidth
         + 2 * trained_model.cost(lambda policy: probing(policy, device)).seconds,
     }
+    if lengths.program is not None:
+        seconds["programs"] = lengths.beside(rollouts)
     if asked:
-        read = texts(read_by_reference(lengths.prompts, row), config.rollout.group, lengths.reply)
+        prompts = read_by_reference(lengths.prompts, row)
+        read = texts(prompts, lengths.conversations(config.rollout.group), lengths.conversation)
         scored = reference.cost(lambda policy: scoring(policy.unadapted, read, device, micro_batch=size))
         seconds["reference"] = share * scored.seconds
     if Need.VALUES in row.asks:
@@ -256,12 +261,15 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         micro_batches=micro_batch_counts(config, sequences)[0],
         phase=found.phase,
         seconds=seconds,
-        evaluation=held_out.seconds,
-        tokens=len(lengths.prompts) * config.rollout.group * lengths.reply,
+        evaluation=held_out.seconds + lengths.beside(len(lengths.held_out) * config.eval.samples),
+        tokens=round(rollouts * lengths.calls * lengths.reply),
         steps=config.budget.steps,
         evaluations=times(config, config.eval.every),
         sets={
-            name: SetPlan(seconds=cost.seconds, evaluations=times(config, config.eval.sets[name].every))
+            name: SetPlan(
+                seconds=cost.seconds + lengths.beside(len(lengths.sets[name]) * config.eval.sets[name].samples),
+                evaluations=times(config, config.eval.sets[name].every),
+            )
             for name, cost in sets.items()
         },
     )
@@ -355,6 +363,19 @@ def sampled(config: RunConfig, model: Deep, prompts: Sequence[int], group: int, 
     else:
         found = model.cost(lambda policy: decoding(policy, some, group, reply, device, config.rollout.max_tokens))
     return replace(found, seconds=times * found.seconds)
+
+
+def played(
+    config: RunConfig, model: Deep, lengths: Lengths, prompts: Sequence[int], group: int, device: Device
+) -> Cost:
+    """Sampling of all replies of some episodes. The prompts of a program's later calls are its own."""
+    found = sampled(config, model, prompts, lengths.conversations(group), lengths.reply, device)
+    program = lengths.program
+    if program is None:
+        return found
+    own = [program.grown(prompt, lengths.reply) for prompt in prompts for _ in range(lengths.conversations(group))]
+    last = sampled(config, model, own, 1, lengths.reply, device)
+    return replace(max(found, last, key=peak_of), seconds=program.turns * (found.seconds + last.seconds) / 2)
 
 
 def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:

@@ -7,6 +7,7 @@ from statistics import median
 
 from gnomon.plans.devices import GIB
 from gnomon.plans.plan import Plan
+from gnomon.plans.programs import ANSWERING
 from gnomon.store import RunReader
 
 __all__ = ["outcome", "plan_text"]
@@ -39,6 +40,7 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
     yield f"a step       {plan.step:.2f} s: {tokens}"
     for name, seconds in plan.seconds.items():
         yield f"  {name:<22} {seconds:7.2f} s"
+    yield from programs(plan)
     on = "" if plan.devices == 1 else f" on {plan.devices} devices"
     cost = "" if price is None else f", {plan.hours * plan.devices * price:,.2f} at {price:g} an hour"
     yield f"whole run    {plan.hours:.2f} hours{on}: {plan.steps} steps, {plan.evaluations} evaluations{cost}"
@@ -54,6 +56,25 @@ def place(memory: Mapping[str, float], where: str) -> Iterator[str]:
     yield f"beside it    {sum(memory.values()) / GIB:.2f} GiB, on {where}"
     for name, size in memory.items():
         yield f"  {name:<22} {size / GIB:7.2f} GiB"
+
+
+def programs(plan: Plan) -> Iterator[str]:
+    """What the programs need that play the episodes, if any do."""
+    lengths, program = plan.lengths, plan.lengths.program
+    if program is None:
+        return
+    rollouts = round(plan.tokens / max(1e-9, lengths.calls * lengths.reply))
+    some, source = min(rollouts, program.at_once), "measured here" if program.measured else "assumed"
+    size = f"{program.memory / 2**20:.0f} MiB each, {some * program.memory / GIB:.2f} GiB"
+    yield f"programs     {some} of {rollouts} at once beside the run: {size} ({source})"
+    tokens = program.grown(max(lengths.prompts), lengths.reply)
+    yield f"  calls                  {program.calls:.1f} of each; the prompt of the last one has {tokens} tokens"
+    own = f"{program.seconds:.2f} s of a program ({source}), {1000 * ANSWERING:g} ms of the run for a call"
+    yield f"  processor time         {own}"
+    limits = [f"{name} ({share:.0%} of the programs)" for name, share in program.binding.items()]
+    if (longest := plan.seconds["sampling"] + plan.seconds["programs"]) > program.wall_seconds:
+        limits.append(f"time (up to {longest:.0f} s, and {program.wall_seconds:.0f} s are allowed)")
+    yield f"  limits reached         {', '.join(limits) or 'none'}"
 
 
 def learner_place(plan: Plan) -> str:
