@@ -277,6 +277,22 @@ def test_what_cannot_be_trained_is_refused_by_name(qwen3: Renderer, path: str, m
         assert named in json.loads(data)["error"]["message"] and not served.policy.requests
 
 
+def test_tools_of_a_namespace_are_called_by_both_names(qwen3: Renderer):
+    """As codex groups those of its sub-agents."""
+    inner = {"type": "function", "name": "close", "description": "Closes.", "parameters": {"type": "object"}}
+    spaced = {"type": "namespace", "name": "team", "description": "t", "tools": [inner, {**inner, "name": "open"}]}
+    call = '<tool_call>\n{"name": "team/close", "arguments": {}}\n</tool_call>'
+    with serving(qwen3, lambda p, r: "fox" if "<tool_response>" in p.split("</tools>")[-1] else call) as served:
+        body = {"input": [{"role": "user", "content": "q"}], "tools": [spaced]}
+        (item,) = posted(served, PATHS[1], body)["output"]
+        assert (item["namespace"], item["name"]) == ("team", "close") and '"team/open"' in served.policy.prompts[0]
+        result = {"type": "function_call_output", "call_id": item["call_id"], "output": "over"}
+        posted(served, PATHS[1], {**body, "input": [*body["input"], item, result]})
+        assert [turn.fork for turn in served.turns()] == [0, 0]
+        status, _, data = served.post(PATHS[1], {**body, "tools": [{**spaced, "tools": [{"type": "web_search"}]}]})
+        assert status == 400 and b"web_search" in data
+
+
 def test_a_required_call_is_served_freely_and_counted(qwen3: Renderer):
     with serving(qwen3) as served:
         posted(served, PATHS[0], body_of(PATHS[0], tool_choice="required"))

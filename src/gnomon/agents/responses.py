@@ -15,6 +15,9 @@ from gnomon.types import Tool
 
 __all__ = ["RESPONSES"]
 
+INSIDE = "/"
+"""Between a namespace and a tool of it."""
+
 
 def read(body: Body) -> ChatRequest:
     """Raises: Refused."""
@@ -33,7 +36,7 @@ def read(body: Body) -> ChatRequest:
     system = [ChatMessage(role="system", content=str(body["instructions"]))] if body.get("instructions") else []
     return ChatRequest(
         messages=in_call_order([*system, *messages_of(items)]),
-        tools=tuple(tool(entry) for entry in entries(body.get("tools") or [], "tools")),
+        tools=tuple(tools_of(entries(body.get("tools") or [], "tools"))),
         model=str(body.get("model", "")),
         max_tokens=number(body, "max_output_tokens"),
         temperature=body.get("temperature"),
@@ -85,9 +88,9 @@ def part_of(kind: str, item: Body) -> ChatMessage:
         text = text_of(parts, ("reasoning_text", "summary_text", "text"))
         return ChatMessage(role="assistant", reasoning=text or None)
     if kind == "function_call":
-        call = CalledTool(
-            id=str(item.get("call_id", "")), name=str(item.get("name", "")), arguments=str(item.get("arguments") or "")
-        )
+        space = f"{item['namespace']}{INSIDE}" if item.get("namespace") else ""
+        name, arguments = f"{space}{item.get('name', '')}", str(item.get("arguments") or "")
+        call = CalledTool(id=str(item.get("call_id", "")), name=name, arguments=arguments)
         return ChatMessage(role="assistant", calls=(call,))
     return ChatMessage(role="assistant", content=text_of(item.get("content")))
 
@@ -101,6 +104,16 @@ def follows(before: ChatMessage, part: ChatMessage) -> bool:
 
 def merged(before: ChatMessage, part: ChatMessage) -> ChatMessage:
     return replace(before, content=before.content + part.content, calls=(*before.calls, *part.calls))
+
+
+def tools_of(listed: Sequence[Body]) -> Iterator[Tool]:
+    """Yield the tools; those of a namespace have its name before their own."""
+    for entry in listed:
+        if entry.get("type") != "namespace":
+            yield tool(entry)
+            continue
+        for inner in map(tool, entries(entry.get("tools") or [], "tools")):
+            yield replace(inner, name=f"{entry.get('name', '')}{INSIDE}{inner.name}")
 
 
 def tool(entry: Body) -> Tool:
@@ -166,11 +179,13 @@ def output(reply: ChatReply) -> Iterator[dict[str, Any]]:
             "content": [text_part(reply)],
         }
     for call in message.calls:
+        space, _, name = call.name.rpartition(INSIDE)
         yield {
             "id": f"fc_{call.id.removeprefix('call_')}",
             "type": "function_call",
             "call_id": call.id,
-            "name": call.name,
+            "name": name,
+            **({"namespace": space} if space else {}),
             "arguments": call.arguments,
             "status": status,
         }
