@@ -53,10 +53,10 @@ def renderer(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
     return renderer_of("chatml", tmp_path_factory.mktemp("family"))
 
 
-def recorder_of(renderer: Renderer, delay: float = 0.0) -> Recorder:
-    policy = Policy(renderer, lambda prompt, rng: "fox", delay)
+def recorder_of(renderer: Renderer, delay: float = 0.0, *, policy: Policy | None = None, calls: int = 5) -> Recorder:
+    policy = policy or Policy(renderer, lambda prompt, rng: "fox", delay)
     begin = partial(Transcript.begun, renderer)
-    sampling, bounds = Sampling(max_tokens=50), Bounds(calls=5)
+    sampling, bounds = Sampling(max_tokens=50), Bounds(calls=calls)
     return Recorder(renderer, begin, policy.sample, key=Key(0), sampling=sampling, bounds=bounds, piece=str)
 
 
@@ -72,6 +72,7 @@ def test_a_program_has_its_folder_its_input_and_the_policy(renderer: Renderer):
     source = """
         text = sys.stdin.read() + open("data/in").read()
         open("out.txt", "w").write(ask(text)); os.symlink("/etc/passwd", "link")
+        import tempfile; tempfile.mkstemp(); open(os.path.expanduser("~/session"), "wb").write(os.urandom(9))
         print("over", file=sys.stderr); sys.exit(7)
     """
     end, recorder = ended(renderer, source, files={"data/in": b"\xff", "keep": b"1"}, stdin=b"q")
@@ -227,6 +228,41 @@ def test_many_programs_at_once(renderer: Renderer):
         return await asyncio.gather(*(programs.play(launch, recorder_of(renderer), "k") for _ in range(24)))
 
     assert all(end.status == 0 and end.files == {"out": b"x"} for end in asyncio.run(play()))
+
+
+THREADS = """
+from random import Random
+from threading import Thread
+from time import sleep
+def go_on(place, text, pauses):
+    said = ""
+    for pause in pauses:
+        sleep(pause)
+        said = ask(text + said)
+    replies[place] = said
+pauses = [step / 20 for step in range(8)]
+Random(int(sys.argv[1])).shuffle(pauses)
+replies = [""] * 4
+threads = [Thread(target=go_on, args=(n, "xyzz"[n], pauses[2 * n : 2 * n + 2])) for n in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(*sorted(replies))
+"""
+
+
+def test_parallel_calls_in_any_order_are_the_same_rollout(renderer: Renderer):
+    """Four threads of two calls each, two of them with equal first requests. Each seed permutes their pauses."""
+
+    async def play(seed: int) -> tuple[str, Recorder, list[str]]:
+        policy = Policy(renderer, lambda prompt, rng: str(rng.random()), delay=0.02)
+        recorder = recorder_of(renderer, policy=policy, calls=8)
+        launch = Launch(command=(sys.executable, "-c", ASK + THREADS, str(seed)), seconds=20.0)
+        return (await Programs().play(launch, recorder, "secret")).dumps(), recorder, policy.prompts
+
+    ends, recorders, arrivals = zip(*(asyncio.run(play(seed)) for seed in range(4)), strict=True)
+    assert len({*map(tuple, arrivals)}) == 4, "every seed is another order"
+    assert len({*ends}) == 1 and len(recorders[0].turns()) == 8, ends
+    assert all(recorder.turns() == recorders[0].turns() for recorder in recorders)
 
 
 @contextmanager

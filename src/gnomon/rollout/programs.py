@@ -25,6 +25,8 @@ __all__ = ["Programs", "located", "require_program"]
 PORT = 8000
 """Of 127.0.0.1 inside every sandbox. Each has a network of its own, which reaches nothing else."""
 MODEL = "policy"
+HOME = "/dev/shm"
+"""For what a program keeps for itself, such as sessions with random names: only its working folder is recorded."""
 MOST = 256
 WEIGHT = 128 * 2**20
 """Bytes of memory that a program takes on average: an interpreter with a client library, and its sandbox."""
@@ -88,6 +90,8 @@ def variables(launch: Launch, key: str) -> dict[str, str]:
     path = f"{PREFIX / 'bin'}:/usr/local/bin:/usr/bin:/bin"
     own = {
         "PATH": path,
+        "HOME": HOME,
+        "TMPDIR": HOME,
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",
         "OPENAI_API_KEY": key,
