@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from gnomon.audit import audit
 from gnomon.audit.subject import subject_of
 from gnomon.envs import Agent, Dataset, End
 from gnomon.envs.agent import launch_of
-from gnomon.envs.base import user
+from gnomon.envs.base import identity, user
 from gnomon.envs.check import check_env
 from gnomon.envs.episodes import judge
 from gnomon.errors import ConfigError
@@ -52,6 +54,27 @@ def test_the_prompt_is_an_argument_and_the_input():
     assert launch.command == ("mini", "-t", "a 'b' $c", "-y", "two words") and launch.stdin == b"a 'b' $c"
     python, option, source = launch_of("", task).command
     assert (python, option) == ("python", "-c") and "bash" in source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(Agent):
+    """The answer is the content of a file."""
+
+    def make(self, rng: random.Random) -> Task:
+        number = rng.randint(10, 99)
+        return Task(id=identity("copy", number), messages=user(f"Write {number}."), answer=number)
+
+    def judge(self, task: Task, end: End) -> float:
+        return end.text("out.txt").strip() == str(task.answer)
+
+    def solution(self, task: Task) -> End:
+        return End(status=0, files={"out.txt": str(task.answer).encode()})
+
+
+def test_an_audit_writes_no_white_space_into_the_end_of_a_program():
+    """It would not be the end of any program: the text is JSON."""
+    report = audit(subject_of(Written(), count=9), axes=["invariance"])
+    assert not report.findings and "invariance, white space" in report.skipped
 
 
 def test_the_example_passes_the_checks(monkeypatch: pytest.MonkeyPatch):

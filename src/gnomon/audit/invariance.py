@@ -9,6 +9,7 @@ from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.envs import offers
+from gnomon.envs.agent import Agent
 from gnomon.envs.base import SingleTurn
 from gnomon.types import Message, Task
 from gnomon.workers import Returned
@@ -28,6 +29,16 @@ TASTE = tuple(INSIDE)[2:]
 
 
 def probe(case: Case) -> Iterator[Finding]:
+    if isinstance(case.subject.env, Agent):
+        case.skipped["invariance, white space"] = "the reply is the end of a program, and its text is JSON"
+    else:
+        yield from spaced(case)
+    yield from renamed(case)
+    yield from isomorphic(case)
+
+
+def spaced(case: Case) -> Iterator[Finding]:
+    """A correct answer with white space around it must stay correct."""
     accepted = [i for i, judgement in case.right_judgements.items() if judgement.correct and case.golds[i]][:30]
     table: dict[str, float] = {}
     for name, write in INSIDE.items():
@@ -41,8 +52,6 @@ def probe(case: Case) -> Iterator[Finding]:
                 refused, claim="not judgement.correct", why="the reward depends on formatting",
             )  # fmt: skip
     case.tables["right answers refused when written otherwise"] = table
-    yield from renamed(case)
-    yield from isomorphic(case)
 
 
 def renamed(case: Case) -> Iterator[Finding]:
