@@ -34,9 +34,9 @@ SETTINGS = {
         "save": {"every": 2},
     },
     f"{TEAM}:Team": {
-        "rollout": {"prompts": 2, "group": 4, "max_tokens": 24},
-        "steps": 4,
-        "eval": {"every": 2, "tasks": 4},
+        "rollout": {"prompts": 2, "group": 2, "max_tokens": 24},
+        "steps": 3,
+        "eval": {"every": 3, "tasks": 2},
         "save": {"every": 1},
     },
 }
