@@ -23,7 +23,13 @@ from gnomon.sandbox.probe import capabilities
 PACKAGES = {"bwrap": "bubblewrap", "bc": "bc", "vim": "vim", "chromium": "chromium"}
 """Programs that some tests need (`@pytest.mark.needs("bwrap")`), with the packages that hold them."""
 CLIENTS = ("agents", "anthropic", "langgraph", "minisweagent", "openai", "smolagents")
-EXTRAS = {"bitsandbytes": "low-memory", "ray": "ray", "sphinx": "docs", **dict.fromkeys(CLIENTS, "agents")}
+EXTRAS = {
+    "PIL": "vision",
+    "bitsandbytes": "low-memory",
+    "ray": "ray",
+    "sphinx": "docs",
+    **dict.fromkeys(CLIENTS, "agents"),
+}
 """Python packages that some tests need in the same way, with the extra of this project that holds them."""
 ALL = "GNOMON_TEST_ALL"
 """Variable that makes it a failure if a program is not there. Without it, the tests that need one are left out."""

@@ -13,6 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from gnomon.images import Image
 from gnomon.notebook import Card, excerpt
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Message:
     role: str
     """The author's role: `system`, `user`, `assistant` or `tool`."""
     content: str
+    images: tuple[Image, ...] = ()
+    """They stand before the content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

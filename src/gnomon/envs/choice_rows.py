@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from gnomon.envs.base import SLOT, identity, user
+from gnomon.envs.base import SLOT, identity
 from gnomon.envs.dataset import Dataset
-from gnomon.envs.messages import messages_of, text_of
+from gnomon.envs.messages import text_of
 from gnomon.envs.row_checks import question
 from gnomon.envs.rows import Row
 from gnomon.types import Task, Verdict
@@ -59,10 +59,11 @@ class ChoiceRows(Dataset):
     def task(self, place: int, row: Row) -> Task:
         texts, task = self.options_of(row)[1], super().task(place, row)
         shown = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, texts, strict=False))
-        asked = user(task.messages[-1].content.replace("{choices}", shown))
-        name = identity("choice", question(messages_of(row[self.prompt])), texts, task.answer)
+        last = task.messages[-1]
+        asked = replace(last, content=last.content.replace("{choices}", shown))
+        name = identity("choice", question(self.asked(row)), texts, task.answer)
         return Task(
-            id=task.id if self.id else name, messages=(*task.messages[:-1], *asked), answer=task.answer,
+            id=task.id if self.id else name, messages=(*task.messages[:-1], asked), answer=task.answer,
             info={**task.info, "options": texts},
         )  # fmt: skip
 

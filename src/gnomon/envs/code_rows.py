@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from gnomon.envs.base import SPLITS, user
+from gnomon.envs.base import SPLITS
 from gnomon.envs.code_tests import cases, unreadable
 from gnomon.envs.dataset import Dataset
 from gnomon.envs.row_checks import numbered
@@ -61,10 +61,11 @@ class CodeRows(Dataset):
     def task(self, place: int, row: Row) -> Task:
         tests, task = cases(row[self.answer]), super().task(place, row)
         shown = "\n".join(map(str, row[self.answer][: self.shown])) if tests["call"] else ""
-        text = task.messages[-1].content.replace("{shown}", shown)
+        last = task.messages[-1]
+        asked = replace(last, content=last.content.replace("{shown}", shown))
         program = row.get(self.solved, "") if self.solved else ""
         info = {**task.info, "program": program}
-        return Task(id=task.id, messages=(*task.messages[:-1], *user(text)), answer=tests, info=info)
+        return Task(id=task.id, messages=(*task.messages[:-1], asked), answer=tests, info=info)
 
     def gold(self, row: Row, place: int) -> Any:
         return repr(cases(row[self.answer]))

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 from gnomon import verifiers
 from gnomon.envs.agent import CALLS, AgentEpisode, End, launch_of, over
-from gnomon.envs.base import SLOT, SPLITS, Episode, SingleTurn, exemplified, identity, split_of, user
+from gnomon.envs.base import SLOT, SPLITS, Episode, SingleTurn, exemplified, identity, split_of
 from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
-from gnomon.envs.messages import messages_of
+from gnomon.envs.messages import images_of, messages_of
 from gnomon.envs.row_checks import (
     Placed,
     doubled,
@@ -36,7 +36,7 @@ from gnomon.envs.rows import Row, content_hash, is_file, located, read, stamp
 from gnomon.envs.wording import EXAMPLE
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
-from gnomon.types import Task, Verdict
+from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Answered
 
 __all__ = ["Dataset", "Rows"]
@@ -65,6 +65,9 @@ class Dataset(SingleTurn):
     """Column of the question: a text, or a list of messages with `role` and `content`."""
     answer: str = "answer"
     """Column of the reference answer for the verifier; a list if several answers are correct."""
+    image: str = ""
+    """Column of the question's image: the name of a PNG or JPEG file, relative to the folder of `path`, its bytes, or a
+    list of these. A question that is a list of messages may also have images as parts of their contents."""
     id: str = ""
     """Column of the row's id; if empty, the id is a hash of the content."""
     split: str = ""
@@ -180,14 +183,24 @@ class Dataset(SingleTurn):
 
     def task(self, place: int, row: Row) -> Task:
         """The task of a row. Raises: ConfigError E153 for a missing column."""
-        asked, gold = self.column(row, self.prompt, place), self.gold(row, place)
-        written = messages_of(asked)
+        self.column(row, self.prompt, place)
+        written, gold = self.asked(row), self.gold(row, place)
         # A row that shows the answer format itself needs no second one.
         shown = any(self.frame[0] in message.content for message in written if message.role != "assistant")
         template = EXAMPLE.sub("", self.template) if shown else self.template
-        messages = (*written[:-1], *user(template.replace("{prompt}", written[-1].content)))
+        messages = (*written[:-1], replace(written[-1], content=template.replace("{prompt}", written[-1].content)))
         own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(written), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": place})
+
+    def asked(self, row: Row) -> tuple[Message, ...]:
+        """The question of a row. Raises: as `messages_of` and `images_of`."""
+        path = Path(located(self.path))
+        folder = path if path.is_dir() else path.parent
+        messages = messages_of(row[self.prompt], folder)
+        if not self.image:
+            return messages
+        images = images_of(row[self.image], folder)
+        return (*messages[:-1], replace(messages[-1], images=(*messages[-1].images, *images)))
 
     def worded(self, task: Task) -> Task:
         # `task` has inserted the question into the template.

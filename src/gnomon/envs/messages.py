@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import binascii
 import math
 import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from gnomon.images import Image
 from gnomon.types import Message
 from gnomon.verifiers.slot import require_shallow
 
-__all__ = ["messages_of", "prompt_of", "text_of"]
+__all__ = ["images_of", "messages_of", "prompt_of", "require_prompt", "text_of"]
 
 TEXTS = ("text", "input_text", "output_text")
 """Types of a part that is text."""
+PICTURES = ("image", "image_url", "input_image")
+"""Types of a part that is an image."""
+INLINE = ("data:image/png;base64,", "data:image/jpeg;base64,")
 ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant"}
 """Roles by the names that conversations with the keys `from` and `value` have for them."""
 SPELLED = re.compile(r"""\s*\[?\s*\{\s*(['"])(role|content|from|value)\1\s*:\s*['"\[]""")
@@ -25,7 +32,11 @@ def prompt_of(value: Any) -> tuple[Message, ...]:
 
     Raises: ValueError, as `messages_of`, and for any other last message.
     """
-    messages = messages_of(value)
+    return require_prompt(messages_of(value), value)
+
+
+def require_prompt(messages: tuple[Message, ...], value: Any) -> tuple[Message, ...]:
+    """The messages, if a policy can answer them. Args: value: that they were made of. Raises: ValueError."""
     if isinstance(value, str) and SPELLED.match(value):
         raise ValueError("it is the text of a list of messages; write the list itself, as in JSON lines or Parquet")
     if messages[-1].role != "user":
@@ -35,12 +46,15 @@ def prompt_of(value: Any) -> tuple[Message, ...]:
     return messages
 
 
-def messages_of(value: Any) -> tuple[Message, ...]:
+def messages_of(value: Any, folder: Path | None = None) -> tuple[Message, ...]:
     """Messages from a text, one message or a list of them.
 
-    A message has `role` and `content`, or `from` and `value`. Its content is text, or a list of parts that are text.
+    A message has `role` and `content`, or `from` and `value`. Its content is text, or a list of parts that are text or
+    images.
 
-    Raises: ValueError for anything else: an image, a call of a tool, a missing content, an unknown key, no message.
+    Args: folder: that names of image files are relative to; without one, parts are text.
+    Raises: ValueError for anything else: a call of a tool, a missing content, an unknown key, no message; ConfigError
+        E188 for an image that cannot be used.
     """
     if callable(getattr(value, "tolist", None)):  # An array or a scalar of numpy.
         value = value.tolist()
@@ -51,7 +65,7 @@ def messages_of(value: Any) -> tuple[Message, ...]:
         return (Message(role="user", content=text_of(value)),)
     if not value:
         raise ValueError("it is empty")
-    return tuple(message_of(each, place) for place, each in enumerate(value))
+    return tuple(message_of(each, place, folder) for place, each in enumerate(value))
 
 
 def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -59,8 +73,8 @@ def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
 
 
-def message_of(value: Any, place: int) -> Message:
-    """One message. Args: place: its index, for the error. Raises: ValueError."""
+def message_of(value: Any, place: int, folder: Path | None = None) -> Message:
+    """One message. Args: place: its index, for the error; folder: as of `messages_of`. Raises: as `messages_of`."""
     if isinstance(value, Message):
         return value
     if not isinstance(value, Mapping):
@@ -73,10 +87,43 @@ def message_of(value: Any, place: int) -> Message:
         raise ValueError(f"the {who} of message {place} is {role!r:.60} and must be the name of a role")
     if value.get("tool_calls"):
         raise ValueError(f"message {place} has tool_calls, and a prompt is text")
+    images: list[Image] = []
+
+    def image(part: Any) -> str:
+        if folder is None or not (isinstance(part, Mapping) and part.get("type") in PICTURES):
+            return refused(part)
+        images.extend(images_of(part.get("image", part.get("image_url")), folder))
+        return ""
+
     try:
-        return Message(role=ROLES.get(role, role), content=text_of(value[what]))
+        text = text_of(value[what], image)
+        return Message(role=ROLES.get(role, role), content=text, images=tuple(images))
     except ValueError as error:
         raise ValueError(f"message {place}: {error}") from error
+
+
+def images_of(value: Any, folder: Path) -> tuple[Image, ...]:
+    """Images from the name of a file, its bytes, a mapping with `bytes`, `path` or `url`, or a list of these.
+
+    Args: folder: that names are relative to.
+    Raises: ValueError for anything else; ConfigError E188, as `Image.of`.
+    """
+    if isinstance(value, list | tuple):
+        return tuple(image for each in value for image in images_of(each, folder))
+    if isinstance(value, Mapping):
+        value = next((found for key in ("bytes", "path", "url") if (found := value.get(key))), None)
+    if isinstance(value, bytes):
+        return (Image.of(value),)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"its image is {value!r:.60} and must be the name of a PNG or JPEG file")
+    if value.startswith(INLINE):
+        try:
+            return (Image.of(b64decode(value.partition(",")[2], validate=True)),)
+        except binascii.Error as error:
+            raise ValueError(f"its image is not base64: {error}") from error
+    if "://" in value:
+        raise ValueError(f"its image is the address {value:.60}, and images are never fetched; save it as a file")
+    return (Image.read(folder / value),)
 
 
 def refused(value: Any) -> str:

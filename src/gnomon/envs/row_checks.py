@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnomon.envs.base import identity
-from gnomon.envs.messages import messages_of, prompt_of
+from gnomon.envs.messages import require_prompt
 from gnomon.envs.rows import Row, content_hash
 from gnomon.errors import ConfigError
 from gnomon.types import Message, Task
@@ -46,7 +46,7 @@ def refuse_other_rows(env: Dataset) -> None:
 
 def refuse_empty(env: Dataset, source: str, rows: Placed) -> None:
     """Raises: ConfigError E153, with row numbers, if rows are empty in a required column."""
-    for option, name in (("prompt", env.prompt), ("answer", env.answer), ("id", env.id)):
+    for option, name in (("prompt", env.prompt), ("answer", env.answer), ("id", env.id), ("image", env.image)):
         if not name:
             continue
         if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
@@ -63,6 +63,7 @@ USUAL = {
     "prompt": ("prompt", "question", "problem", "instruction", "input"),
     "answer": ("answer", "solution", "target", "output"),
     "id": ("id",),
+    "image": ("image", "images"),
 }
 """Names that data sets give to the column of an option."""
 
@@ -77,7 +78,7 @@ def questions(env: Dataset, source: str, rows: Placed) -> list[str]:
     found, problems = list[str](), list[tuple[int, ValueError]]()
     for place, row in rows:
         try:
-            found.append(identity(question(prompt_of(row[env.prompt]))))
+            found.append(identity(question(require_prompt(env.asked(row), row[env.prompt]))))
         except ValueError as error:
             problems.append((place, error))
     if problems:
@@ -134,7 +135,7 @@ def repeated(env: Dataset, split: str, rows: Placed) -> Iterator[str]:
     """Sentences on questions that occur more than once in a split, with the numbers of the rows."""
     asked: dict[str, Placed] = {}
     for place, row in rows:
-        asked.setdefault(question(messages_of(row[env.prompt])), []).append((place, row))
+        asked.setdefault(question(env.asked(row)), []).append((place, row))
     several: dict[str, list[Placed]] = {"with different answers": [], "with the same answer": []}
     for same in asked.values():
         if len(same) > 1:
@@ -148,8 +149,9 @@ def repeated(env: Dataset, split: str, rows: Placed) -> Iterator[str]:
 
 
 def question(messages: Sequence[Message]) -> str:
-    """The words of a question, without case and spacing. Equal texts are the same question."""
-    return "\n".join(" ".join(message.content.casefold().split()) for message in messages)
+    """The words of a question, without case and spacing, and its images. Equal texts are the same question."""
+    words = (" ".join(message.content.casefold().split()) for message in messages)
+    return "\n".join([*words, *(image.sha256 for message in messages for image in message.images)])
 
 
 def numbered(places: Sequence[int]) -> str:

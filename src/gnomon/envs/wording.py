@@ -60,4 +60,4 @@ class Wording:
         if self.hint:
             return messages
         without = (replace(message, content=EXAMPLE.sub("", message.content).strip()) for message in messages)
-        return tuple(message for message in without if message.content)
+        return tuple(message for message in without if message.content or message.images)

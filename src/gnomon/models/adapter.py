@@ -87,6 +87,7 @@ class Adapter:
             r=self.rank,
             lora_alpha=self.alpha,
             target_modules=names if ALL_LINEAR in self.targets else list(self.targets),
+            exclude_modules=frozen_names(model) or None,
             fan_in_fan_out=transposed,
         )
         with torch.random.fork_rng(devices=[]):  # PEFT draws first values, which are replaced below.
@@ -198,12 +199,19 @@ class Down(torch.nn.Module):
 
 
 def linear_names(model: Any) -> list[str]:
-    """Last parts of the names of the linear layers of a model, except its vocabulary projection."""
+    """Last parts of the names of the linear layers of a model that are trained, except its vocabulary projection."""
     head = model.get_output_embeddings()
     kinds = torch.nn.Linear | Conv1D
-    names = last_parts([name for name, m in model.named_modules() if isinstance(m, kinds) and m is not head])
+    layers = [(name, m) for name, m in model.named_modules() if isinstance(m, kinds) and m is not head]
+    names = last_parts([name for name, module in layers if module.weight.requires_grad])
     read_apart = () if model.config.model_type not in STATE_SPACES else READ_APART
     return [name for name in names if name not in read_apart]
+
+
+def frozen_names(model: Any) -> list[str]:
+    """Full names of the modules that are not trained, such as those of a vision tower."""
+    owned = {name: [value.requires_grad for value in module.parameters()] for name, module in model.named_modules()}
+    return [name for name, trained in owned.items() if trained and not any(trained)]
 
 
 def last_parts(names: Sequence[str]) -> list[str]:

@@ -52,6 +52,8 @@ class Running:
         self.policy, self.caching = policy, caching
         self.texts = [list(prompt) for prompt in prompts]
         self._name, self._cache, self._mask = "", None, torch.empty(0)
+        self._shift: Tensor | None = None
+        """[B, 1] what the position of a token adds to its index, where images have positions in a grid."""
 
     def hidden(self) -> Tensor:
         """[B, size] what the vocabulary projection reads after the last token of every row."""
@@ -62,6 +64,7 @@ class Running:
         if self._cache is None:
             return self._begin()
         last = self.policy.place([text[-1] for text in self.texts])[:, None]
+        self._mask = torch.cat([self._mask, self._mask.new_ones(last.shape)], 1)
         found, out = self._pass(input_ids=last, use_cache=True, **{self._name: self._cache}, **self._places(last))
         self._keep(out)
         return found[:, -1]
@@ -95,30 +98,38 @@ class Running:
     def _rows(self, texts: Sequence[Sequence[int]], end: int) -> tuple[Tensor, Tensor]:
         """[B, L] the texts and whether a place has a token; padded in front up to `end`, or behind where it is 0."""
         most = max(map(len, texts))
-        rows = [[*text, *[text[0]] * (most - len(text))] for text in texts]
+        pads = [[max(text[0], 0)] * (most - len(text)) for text in texts]  # Below zero are the names of images.
+        rows = [[*text, *pad] for text, pad in zip(texts, pads, strict=True)]
         mask = [[1] * len(text) + [0] * (most - len(text)) for text in texts]
         if end:
-            rows = [[*[text[0]] * (most - len(text)), *text] for text in texts]
+            rows = [[*pad, *text] for text, pad in zip(texts, pads, strict=True)]
             mask = [row[::-1] for row in mask]
         device = self.policy.device
         return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
     def _places(self, ids: Tensor) -> dict[str, Tensor]:
         """What tells the model which places have tokens, for the last of these places."""
-        if self.caching is not Caching.PADDED:
-            return {}
-        if (missing := ids.shape[1] if self._cache is not None else 0) > 0:
-            self._mask = torch.cat([self._mask, self._mask.new_ones(len(ids), missing)], 1)
-        found = {"attention_mask": self._mask}
+        vision = self.policy.vision
         kind: Any = type(self.policy.model)
-        names = taken(kind)
-        if names is None or "position_ids" in names:
-            found["position_ids"] = (self._mask.cumsum(1) - 1).clamp_min(0)[:, -ids.shape[1] :]
+        found = {"attention_mask": self._mask} if self.caching is Caching.PADDED else {}
+        if vision is not None and vision.in_grid:
+            if self._shift is None:
+                found["position_ids"], self._shift = vision.positions(ids, self._mask)
+            else:
+                found["position_ids"] = self._indices(ids) + self._shift
+        elif found and ((names := taken(kind)) is None or "position_ids" in names):
+            found["position_ids"] = self._indices(ids)
         return found
 
-    def _pass(self, **inputs: Any) -> tuple[Tensor, Any]:
+    def _indices(self, ids: Tensor) -> Tensor:
+        """[B, L] how many tokens stand before each of the last places."""
+        return (self._mask.cumsum(1) - 1).clamp_min(0)[:, -ids.shape[1] :]
+
+    def _pass(self, input_ids: Tensor, **inputs: Any) -> tuple[Tensor, Any]:
+        vision = self.policy.vision
+        seen = {"input_ids": input_ids} if vision is None else vision.inputs(input_ids)
         with self.policy.as_adapted():
-            return read_by_head(self.policy.model, **inputs)
+            return read_by_head(self.policy.model, **seen, **inputs)
 
     def _keep(self, out: Any) -> None:
         self._name = next((name for name in NAMES if getattr(out, name, None) is not None), "")
@@ -131,6 +142,7 @@ class Running:
         index = torch.tensor(rows, device=self.policy.device)
         self._cache.reorder_cache(index)  # type: ignore[attr-defined]
         self._mask = self._mask[index]
+        self._shift = None if self._shift is None else self._shift[index]
 
 
 def caching_of(policy: Policy) -> Caching:

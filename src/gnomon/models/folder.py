@@ -26,6 +26,7 @@ __all__ = [
     "base_hash",
     "chat_template",
     "config_folder",
+    "image_token",
     "model_folder",
     "present_folder",
     "table",
@@ -144,6 +145,19 @@ def chat_template(folder: Path) -> str | None:
         named = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
         template = named[0].get("template") if named else None
     return template if isinstance(template, str) else None
+
+
+def image_token(folder: Path) -> int | None:
+    """Id of the token that stands for a part of an image; None for a model that does not see.
+
+    A model that sees has the configuration of its image processor in its folder.
+    """
+    config = table(folder / "config.json")
+    found = config.get("image_token_id", config.get("image_token_index"))
+    if type(found) is not int:
+        return None
+    reads = (folder / "preprocessor_config.json").is_file()
+    return found if reads or "image_processor" in table(folder / "processor_config.json") else None
 
 
 def base_hash(folder: Path) -> str:

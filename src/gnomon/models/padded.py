@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gnomon.models.attention import gather
 from gnomon.models.trie import Places, Trie
+from gnomon.models.vision import Vision
 
 __all__ = ["Padded", "composed", "freeze_unread", "read_by_head", "scale_of"]
 
@@ -31,10 +32,13 @@ class Padded:
     attention: ClassVar[str | None] = None
     """Each model has its own."""
 
-    def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
-        rows = whole_texts(trie)
+    def __init__(self, trie: Trie, device: torch.device | str = "cpu", vision: Vision | None = None) -> None:
+        rows, self.vision = whole_texts(trie), vision
         length = max(map(len, rows))
         table, place = torch.zeros(len(rows), length, dtype=torch.int64), torch.zeros(len(trie), dtype=torch.int64)
+        lengths = torch.tensor([len(path) for path in rows])
+        self.padding = (torch.arange(length) >= lengths[:, None]).to(device)
+        """[B, L] whether a place is behind the end of its row."""
         for row, path in reversed(list(enumerate(rows))):
             at = torch.from_numpy(path)
             table[row, : len(at)] = at
@@ -44,7 +48,10 @@ class Padded:
 
     def hidden(self, model: Any, ids: Tensor) -> Tensor:
         """[T, size] what the vocabulary projection reads of flat tokens [T]."""
-        (found,) = read_by_head(model, input_ids=ids[self.table], use_cache=False)[:1]
+        inputs = {"input_ids": ids[self.table]}
+        if self.vision is not None:
+            inputs = self.vision.inputs(inputs["input_ids"].masked_fill(self.padding, 0))
+        (found,) = read_by_head(model, **inputs, use_cache=False)[:1]
         return gather(found.flatten(0, 1), self.place)
 
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
-from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, utils
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, utils
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
@@ -26,7 +26,7 @@ from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
 from gnomon.models.backends import packs
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
-from gnomon.models.folder import AGAIN, base_hash, model_folder
+from gnomon.models.folder import AGAIN, base_hash, image_token, model_folder
 from gnomon.models.fused import fuse, is_fused
 from gnomon.models.kernels import compiles, settle
 from gnomon.models.packed import Packed
@@ -36,6 +36,7 @@ from gnomon.models.projection import Projection, full_kl, token_collision, token
 from gnomon.models.stored import Stored, weights_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
+from gnomon.models.vision import Vision
 from gnomon.models.weights import Kind
 
 __all__ = ["Anchor", "Pass", "Policy", "Scored", "place_parameters"]
@@ -126,6 +127,8 @@ class Policy(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.model, self.tokenizer, self.folder, self.whole = model, tokenizer, folder, whole
+        self.vision = Vision(model, folder) if folder and image_token(folder) is not None else None
+        """None for a policy that does not see."""
         output = model.get_output_embeddings()
         if not isinstance(getattr(output, "weight", None), Tensor):
             raise ModelError("E303", "the model has no vocabulary projection", where=type(model).__name__)
@@ -176,9 +179,10 @@ class Policy(torch.nn.Module):
         whole = whole or usual_whole(folder)
         tokenizer = Tokenizer(folder)
         with readable(folder):
-            model, loaded = AutoModelForCausalLM.from_pretrained(
+            config = configuration(folder)
+            model, loaded = family_of(config).from_pretrained(
                 folder,
-                config=configuration(folder),
+                config=config,
                 dtype=precision.compute if adapter else precision.master,
                 attn_implementation=whole.attention,
                 local_files_only=True,
@@ -190,10 +194,10 @@ class Policy(torch.nn.Module):
         if missing := sorted(loaded["missing_keys"]):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why, fix=AGAIN)
-        config = (folder / "config.json").read_text("utf-8")
-        if (config, whole.attention) not in CONFORMING:
+        written = (folder / "config.json").read_text("utf-8")
+        if (written, whole.attention) not in CONFORMING:
             require_conformance(model, policy._logp, whole.attention)
-            CONFORMING.add((config, whole.attention))
+            CONFORMING.add((written, whole.attention))
         return policy
 
     @classmethod
@@ -355,6 +359,8 @@ class Policy(torch.nn.Module):
 
     def packed(self, trie: Trie) -> Layout:
         """The layout of a whole pass."""
+        if self.vision is not None and not self.packs:
+            return Padded(trie, self.device, self.vision)
         return self.whole(trie, self.device)
 
     def decode(self) -> Decode:
@@ -470,6 +476,13 @@ class Policy(torch.nn.Module):
     def weights_file(self) -> str:
         """Its name in the folder of the policy."""
         return ADAPTER_WEIGHTS if self.adapter else "model.safetensors"
+
+
+def family_of(config: Any) -> Any:
+    """The class of transformers that loads the model of a configuration, with the parts that see if it has no other."""
+    sees = type(config) in AutoModelForImageTextToText._model_mapping
+    reads = type(config) in AutoModelForCausalLM._model_mapping
+    return AutoModelForImageTextToText if sees and not reads else AutoModelForCausalLM
 
 
 def usual_whole(folder: Path) -> Whole:

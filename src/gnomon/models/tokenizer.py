@@ -71,8 +71,8 @@ class Tokenizer:
         return self.spell(i for i in ids if i not in self.eos)
 
     def spell(self, ids: Iterable[int]) -> str:
-        """The text of the ids, every token as it is written."""
-        return str(self._encoder.decode(list(ids), skip_special_tokens=False))
+        """The text of the ids, every token as it is written. Ids that name images have none."""
+        return str(self._encoder.decode([i for i in ids if i >= 0], skip_special_tokens=False))
 
     def save(self, folder: Path) -> None:
         """Copy the tokenizer's files to another folder."""

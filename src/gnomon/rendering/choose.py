@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal, get_args
 
 from gnomon.errors import ModelError
-from gnomon.models.folder import chat_template
+from gnomon.models.folder import chat_template, image_token
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Renderer, Tool, joined
 from gnomon.rendering.chatml import ChatML
@@ -67,9 +67,12 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
         return found or made[0]
     if template is None:
         raise several_turns(tokenizer.folder)
-    if found and turns == 1:
+    sees = image_token(tokenizer.folder) is not None
+    if found and turns == 1 and not sees:
         return found
     derived = derived_of(tokenizer, template)
+    if derived and sees:
+        return derived  # A family's own format has no place for an image.
     if found:
         return derived if derived and not agrees(found, derived) else found
     if derived is None and turns > 1:

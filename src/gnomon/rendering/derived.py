@@ -15,6 +15,7 @@ from gnomon.rendering.calls import named_call
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.proof import CLOSE, ROLES, SHAPES, Continuation, Proof, plain, proven
 from gnomon.rendering.published import Published
+from gnomon.rendering.sight import Sight
 from gnomon.rendering.transcript import Transcript
 from gnomon.rendering.turns import read_turn, without_thought
 from gnomon.types import Message
@@ -53,15 +54,18 @@ class Derived(Published):
         if tools:
             self._require_tools(tools)
         marks = [f"zq{place}zq" for place in range(len(messages))]
-        text = self.rule.write([plain(m.role, mark) for m, mark in zip(messages, marks, strict=True)], tools)
-        return self.encoding.encode(self._filled(text, marks, messages, Origin.TASK))
+        plains = [plain(m.role, mark, len(m.images)) for m, mark in zip(messages, marks, strict=True)]
+        pieces = self._filled(self.rule.write(plains, tools), marks, messages, Origin.TASK)
+        return Sight(self.encoding, messages).encode(pieces)
 
     def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
-        edge = self.rule.border(tuple(message.role for message in messages))
+        images = tuple(len(message.images) for message in messages)
+        edge = self.rule.border(tuple(message.role for message in messages), images)
         ids = joined(self.encoding.encode([Piece(Origin.TEMPLATE, edge.end)]))
         closed = bool(sampled) and sampled[-1:] == ids[-1:]
         end = Piece(Origin.TEMPLATE, "" if closed else edge.end)
-        return self.encoding.encode([end, *self._filled(edge.rest, edge.marks, messages, Origin.ENVIRONMENT)])
+        pieces = [end, *self._filled(edge.rest, edge.marks, messages, Origin.ENVIRONMENT)]
+        return Sight(self.encoding, messages).encode(pieces)
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if not self.rule.forgets.intersection(message.role for message in messages):

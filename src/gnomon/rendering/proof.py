@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gnomon.errors import ModelError
+from gnomon.models.folder import image_token
 from gnomon.rendering.base import Tool
 from gnomon.rendering.published import written
 
@@ -56,7 +57,9 @@ SHAPES = (
     "u|u|t|u|", "su|t|tt|u|t|", "u|t|u|t|u|",
 )  # fmt: skip
 """Conversations by the roles of their messages: system, user and tool. Each line is a reply."""
-ROLES = {"s": "system", "u": "user", "t": "tool"}
+SEEN = ("i|", "si|", "i|u|", "i|i|", "u|i|u|", "i|ui|i|")
+"""Further ones for a model that sees: `i` is a user's message with an image."""
+ROLES = {"s": "system", "u": "user", "t": "tool", "i": "user"}
 FEWEST = 3
 """Conversations that a template must take for a proof."""
 
@@ -116,17 +119,21 @@ class Continuation:
             tools = [TOOL] if any(each["role"] == "tool" for each in messages) else []
         return written(self.template, self.folder, messages, tools)
 
-    def border(self, roles: tuple[str, ...]) -> Border:
-        """What follows a reply when messages of these roles arrive. Raises: ModelError E310."""
-        return _border(self.template, self.folder, self.ends, roles)
+    def border(self, roles: tuple[str, ...], images: tuple[int, ...] = ()) -> Border:
+        """What follows a reply when messages of these roles arrive. Raises: ModelError E310.
+
+        Args: images: number of images of each message; empty for none.
+        """
+        return _border(self.template, self.folder, self.ends, roles, images or (0,) * len(roles))
 
     def spelled(self, role: str, content: str) -> str:
         return self.spellings.get(role, str)(content)
 
 
-def plain(role: str, content: str) -> Plain:
-    """A message of the environment."""
-    return {"role": role, "content": content} | ({"name": NAME, "tool_call_id": CALL["id"]} if role == "tool" else {})
+def plain(role: str, content: str, images: int = 0) -> Plain:
+    """A message of the environment, with this number of images."""
+    called = {"name": NAME, "tool_call_id": CALL["id"]} if role == "tool" else {}
+    return {"role": role, "content": content} | called | ({"images": images} if images else {})
 
 
 def reply(content: str, roles: Sequence[str]) -> Plain:
@@ -135,12 +142,14 @@ def reply(content: str, roles: Sequence[str]) -> Plain:
 
 
 @lru_cache(maxsize=256)
-def _border(template: str, folder: Path, ends: tuple[str, ...], roles: tuple[str, ...]) -> Border:
+def _border(
+    template: str, folder: Path, ends: tuple[str, ...], roles: tuple[str, ...], images: tuple[int, ...]
+) -> Border:
     rule, marks = (
         Continuation(template=template, folder=folder, ends=ends),
         tuple(f"zq{i}zq" for i in range(len(roles))),
     )
-    text = rule.write([plain("user", "zquzq"), reply(REPLY, roles), *map(plain, roles, marks)])
+    text = rule.write([plain("user", "zquzq"), reply(REPLY, roles), *map(plain, roles, marks, images)])
     last = max(text.rfind(mark) + len(mark) for mark in (REPLY, VALUE) if mark in text)
     first = min((text.find(mark, last) for mark in marks[:1]), default=len(text))
     found = [(text.find(end, last, first), end) for end in ends if text.find(end, last, first) >= 0]
@@ -218,7 +227,8 @@ def tried(rule: Continuation) -> tuple[int, str, str]:
     thoughts: tuple[str, ...] = ("{}", "<think>\nzqthought\n</think>\n\n{}") if CLOSE in rule.template else ("{}",)
     if "<think>" in rule.opening and CLOSE not in rule.opening:
         thoughts = thoughts[1:]  # The prompt has opened the reasoning.
-    for shape, thought in product(SHAPES, thoughts):
+    sees = image_token(rule.folder) is not None
+    for shape, thought in product((*SHAPES, *SEEN) if sees else SHAPES, thoughts):
         try:
             apart = difference(rule, shape, thought)
         except ModelError as error:
@@ -238,18 +248,20 @@ def difference(rule: Continuation, shape: str, thought: str) -> str:
 
     Raises: ModelError E310 for a conversation that the template does not take.
     """
-    turns = [tuple(ROLES[sign] for sign in group) for group in shape.removesuffix("|").split("|")]
+    groups = shape.removesuffix("|").split("|")
+    turns = [tuple(ROLES[sign] for sign in group) for group in groups]
     messages: list[Plain] = []
     parts: list[Part] = []
     for place, roles in enumerate(turns):
-        fresh = [plain(role, f"zqc{place}x{at}zq") for at, role in enumerate(roles)]
+        images = tuple(int(sign == "i") for sign in groups[place])
+        fresh = [plain(role, f"zqc{place}x{at}zq", images[at]) for at, role in enumerate(roles)]
         called = any("tool" in later for later in turns)
         if place == 0:
             messages, tools = fresh, [TOOL] if called else []
             parts = [(False, rule.write(messages, tools))]
             continue
         content = thought.format(f"zqr{place}zq")
-        edge = rule.border(roles)
+        edge = rule.border(roles, images)
         messages += [reply(content, roles), *fresh]
         parts.append((True, own_text(rule, content, roles, parts[-1][1]) + edge.end))
         if rule.forgets & set(roles):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ModelError
-from gnomon.models.folder import table
+from gnomon.models.folder import image_token, table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, joined
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.jinja import compiled
+from gnomon.rendering.sight import Sight
 from gnomon.rendering.turns import finished
 from gnomon.types import Message
 
@@ -37,14 +39,14 @@ class Published:
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
         if tools:
             raise several_turns(self.encoding.tokenizer.folder)
-        marks = _marks(messages)
+        marks, sight = _marks(messages), Sight(self.encoding, messages)
         run = partial(rendered, self.template, self.encoding.tokenizer.folder)
-        marked = run([Message(role=m.role, content=mark) for m, mark in zip(messages, marks, strict=True)])
+        marked = run([replace(message, content=mark) for message, mark in zip(messages, marks, strict=True)])
         spelled = run(messages)
         for contents in ([m.content for m in messages], [m.content.strip() for m in messages]):
             pieces = _pieces(marked, marks, contents)
             if "".join(piece.text for piece in pieces) == spelled:
-                return self.encoding.encode(pieces)
+                return sight.encode(pieces)
         raise ModelError(
             "E316",
             "the chat template changes the text of messages",
@@ -87,7 +89,10 @@ def several_turns(folder: Path, why: str = "") -> ModelError:
 def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
     """The text of a chat template up to the policy's turn. Raises: ModelError E310 if the template fails."""
     return written(
-        template, folder, [{"role": message.role, "content": message.content} for message in messages], tools
+        template,
+        folder,
+        [{"role": m.role, "content": m.content} | ({"images": len(m.images)} if m.images else {}) for m in messages],
+        tools,
     )
 
 
@@ -96,6 +101,7 @@ def written(
 ) -> str:
     """As `rendered`, of messages that may have calls. Args: asks: whether the policy's turn begins at the end."""
     marks = {name: _spelling(value) for name, value in _config(folder).items() if name.endswith("_token")}
+    messages = list(shaped(template, folder, messages)) if image_token(folder) is not None else messages
     known = marks | {"tools": [tool.schema for tool in tools] or None, "documents": None}
     try:
         return str(compiled(template).render(messages=messages, add_generation_prompt=asks, **known))
@@ -107,6 +113,34 @@ def written(
             why=f"the messages have the roles {', '.join(message['role'] for message in messages)}",
             fix="use messages that the template accepts, or policy.renderer=plain",
         ) from error
+
+
+def shaped(template: str, folder: Path, messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Messages as the template of a model that sees takes them: with a list of parts where there is an image, and
+    everywhere if it takes nothing else. Args: messages: with the number of `images` of each, if there are any."""
+    listed = not _reads_text(template, folder)
+    for message in messages:
+        known, images = dict(message), message.get("images", 0)
+        known.pop("images", None)
+        if (images or listed) and isinstance(content := message["content"], str):
+            known["content"] = [*({"type": "image"},) * images, *_text_parts(content)]
+        yield known
+
+
+def _text_parts(content: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": content}] if content else []
+
+
+@lru_cache(maxsize=16)
+def _reads_text(template: str, folder: Path) -> bool:
+    """Whether a template writes a content that is a text and not a list of parts."""
+    try:
+        text = compiled(template).render(
+            messages=[{"role": "user", "content": "zquzq"}], add_generation_prompt=True, bos_token=""
+        )
+    except Exception:  # A template is foreign code and can raise anything.
+        return False
+    return "zquzq" in text
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon.rendering.base import Origin, Renderer, Segment, Segments, Tool, joined
+from gnomon.rendering.sight import require_sight
 from gnomon.types import Message
 
 __all__ = ["Transcript"]
@@ -22,6 +23,7 @@ class Transcript:
 
     @classmethod
     def begun(cls, renderer: Renderer, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Transcript:
+        require_sight(renderer, messages)
         return cls(renderer=renderer, segments=renderer.start(messages, tools))
 
     @property
@@ -41,6 +43,7 @@ class Transcript:
         last = self.segments[-1]
         if last.origin is not Origin.POLICY:
             raise ValueError("an observation must follow a sampled turn")
+        require_sight(self.renderer, messages)
         forked = self.renderer.fork(self.segments, messages)
         if forked is not None:
             return Transcript(renderer=self.renderer, segments=forked, forks=self.forks + 1)

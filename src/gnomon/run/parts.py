@@ -51,6 +51,7 @@ from gnomon.run.makers.tinker import make_tinker_learner
 from gnomon.run.passed import NOTHING, Passed
 from gnomon.run.ranks import start_ranks
 from gnomon.run.recorded_runs import require_replay
+from gnomon.run.sight import require_room_for_images
 from gnomon.run.token_budgets import require_token_budgets
 from gnomon.training import EvaluationSet
 from gnomon.training.schedule import Schedule
@@ -112,6 +113,7 @@ def build(
     row = make_objective(config, passed.objective)
     require_token_budgets(config, env, row)
     tasks = make_tasks(config, env, row)
+    require_room_for_images(config, tasks.tasks("train")[0])
     if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.
         beginning(env, renderer)(tasks.tasks("train")[0].messages)
     require_replay(config, tasks, row)

@@ -8,6 +8,7 @@ from functools import partial
 from gnomon.config import RunConfig
 from gnomon.engines.base import Grouping, Tier
 from gnomon.envs.base import Env
+from gnomon.images import SHELF
 from gnomon.rendering import Proven, Renderer
 from gnomon.rollout.continuing import FailurePrefixes
 from gnomon.rollout.finished import Kept
@@ -23,6 +24,7 @@ from gnomon.run.memory import memory_errors
 from gnomon.run.mismatch_advice import finer
 from gnomon.run.parts import Parts
 from gnomon.store import Observer, RecordedGroups, Run, RunStatus
+from gnomon.store.layout import IMAGES
 from gnomon.training import Recorder, train
 from gnomon.types import Task
 
@@ -65,7 +67,7 @@ def train_until_stopped(
         sets=parts.sets,
     )
     try:
-        with gentle_interrupt(recorder), memory_errors(store.folder):
+        with gentle_interrupt(recorder), memory_errors(store.folder), SHELF.opened(store.folder / IMAGES):
             finished(loop)
     except BaseException as error:
         recorder.ended(RunStatus.FAILED if isinstance(error, Exception) else RunStatus.INTERRUPTED)

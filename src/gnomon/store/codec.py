@@ -21,6 +21,7 @@ from struct import pack, unpack
 from typing import Any
 
 from gnomon.errors import RunError
+from gnomon.images import Image
 from gnomon.store.layout import Record
 from gnomon.types import (
     Calls,
@@ -330,12 +331,20 @@ def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int)
 
 
-def plain_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in messages]
+def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as JSON, with images by their hash."""
+    return [
+        {"role": message.role, "content": message.content}
+        | ({"images": [image.sha256 for image in message.images]} if message.images else {})
+        for message in messages
+    ]
 
 
 def messages_of(messages: Sequence[Body]) -> tuple[Message, ...]:
-    return tuple(Message(role=message["role"], content=message["content"]) for message in messages)
+    return tuple(
+        Message(role=message["role"], content=message["content"], images=tuple(map(Image, message.get("images", ()))))
+        for message in messages
+    )
 
 
 def joined(segments: Sequence[Segment]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@
     note.json        the user's note and tags; nothing depends on it
     journal.db       every record (SQLite): the chain; and beside the chain status, events, timings
     unfinished/      <step>.jsonl with the finished episodes of steps that are not recorded yet
+    images/          <sha256>.png or .jpg: the images of prompts, written before the prompt is sampled from
     checkpoints/     <step>/ with files, state.json and MANIFEST.json
     quarantine/      checkpoints that failed verification
     LOCK             held by the writing process
@@ -33,6 +34,7 @@ __all__ = [
     "CHECKPOINT_STATE",
     "EXTENSION",
     "FORMAT",
+    "IMAGES",
     "JOURNAL",
     "LOCK",
     "MANIFEST",
@@ -62,6 +64,7 @@ MANIFEST = "manifest.json"
 PREDICTION = "prediction.json"
 JOURNAL = "journal.db"
 UNFINISHED = "unfinished"
+IMAGES = "images"
 LOCK = "LOCK"
 CHECKPOINTS = "checkpoints"
 QUARANTINE = "quarantine"

@@ -1,0 +1,31 @@
+"""Runs on tasks with images: what they need."""
+
+from __future__ import annotations
+
+from gnomon.config import RunConfig
+from gnomon.config.placement import EngineKind, LearnerPlace
+from gnomon.errors import ConfigError
+from gnomon.run.makers.policy import attention_of
+from gnomon.types import Task
+
+__all__ = ["require_room_for_images"]
+
+
+def require_room_for_images(config: RunConfig, task: Task) -> None:
+    """Raises: ConfigError E189 for a task with images, and parts of a run that do not take them."""
+    if not any(message.images for message in task.messages):
+        return
+    place = config.placement
+    settings = {
+        "policy.attention=transformers": attention_of(config) == "transformers",
+        "engine=embedded": place.engine in (EngineKind.EMBEDDED, EngineKind.OBJECT),
+        "learner=local": place.learner in (LearnerPlace.LOCAL, LearnerPlace.OBJECT),
+        "ranks=0": not place.ranks,
+        "launch.type=local": not place.samplers,
+    }
+    if wrong := [fix for fix, holds in settings.items() if not holds]:
+        raise ConfigError(
+            "E189", "these settings do not take the images of the tasks",
+            where=", ".join(fix.partition("=")[0] for fix in wrong),
+            why="images pass through the model's own forward, in the process of the run", fix=" ".join(wrong),
+        )  # fmt: skip
