@@ -1,6 +1,7 @@
 """A data set as an environment: columns, splits, order, one-shot, ranked subsets, and every mistake with its place."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -345,6 +346,35 @@ def test_the_fix_of_an_empty_column_is_another_column_or_its_rows(column: str, f
     with pytest.raises(ConfigError, match="E153") as caught:
         Dataset(path=written(tmp_path / "a.jsonl", rows), prompt="prompt", answer=column).tasks("train")
     assert caught.value.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "what", "fix"),
+    [
+        ({"question": "2+2?", "label": "4"}, {}, "'prompt'", "env.prompt=question env.answer=label"),
+        ({"prompt": "2+2?", "gold": "4"}, {}, "'answer'", "env.answer=gold"),
+        ({"prompt": "2+2?", "left": "4"}, {}, "'answer'", "env.answer=COLUMN"),
+        ({"prompt": "2+2?", "answer": "4"}, {"split": "part"}, "'part'", "name one of these columns, .*"),
+        ({"prompt": "2+2?", "answer": "4"}, {"where": {"level": (3,)}}, "'level'", "name one of these columns, .*"),
+    ],
+)
+def test_a_column_that_is_not_there_is_named_with_every_setting_that_mends_it(
+    row: dict[str, str], options: dict[str, Any], what: str, fix: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "a.jsonl", [dict(row, n=str(n)) for n in range(30)])
+    with pytest.raises(ConfigError, match="E153") as caught:
+        Dataset(path=path, **options).tasks("train")
+    assert caught.value.what == f"the data set has no column {what}"
+    assert re.fullmatch(fix, caught.value.fix)
+
+
+@pytest.mark.parametrize(("count", "why"), [(0, "the file has no rows"), (1, "about one row of eight is held out")])
+def test_a_split_without_rows_says_why(count: int, why: str, tmp_path: Path) -> None:
+    # The hash holds out this question.
+    rows = [{"prompt": "What is 1 + 3?", "answer": "4"}][:count]
+    with pytest.raises(ConfigError, match="E155") as caught:
+        Dataset(path=written(tmp_path / "a.jsonl", rows)).tasks("train")
+    assert caught.value.why.startswith(why)
 
 
 def test_rows_without_the_mark_are_told_at_once_with_their_numbers(tmp_path: Path) -> None:

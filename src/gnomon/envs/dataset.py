@@ -221,9 +221,10 @@ class Dataset(SingleTurn):
 
     def column(self, row: Row, name: str, place: int) -> Any:
         if row.get(name) is None:
+            what = f"the column {name!r} is empty" if name in row else f"the data set has no column {name!r}"
             raise ConfigError(
-                "E153", f"the data set has no column {name!r}", where=f"{self.path}, row {place}",
-                why=f"its columns are {', '.join(row)}", fix="env.prompt=COLUMN env.answer=COLUMN",
+                "E153", what, where=f"{self.path}, row {place}", why=f"its columns are {', '.join(row)}",
+                fix="name one of these columns, or fill it in this row",
             )  # fmt: skip
         return row[name]
 
@@ -242,12 +243,7 @@ class Rows(Sequence[Task]):
         if not (env.ranked and split == "train"):
             Key(env.seed).at("dataset", split=split).random().shuffle(rows)
         if not rows:
-            fix = (
-                "add rows, or name a file of held-out rows: env.test=FILE"
-                if split == "test"
-                else "add rows to the file"
-            )
-            raise ConfigError("E155", f"the data set has no {split} rows", where=env.path, fix=fix)
+            raise no_rows(env, split)
         self.env, self.split, self.rows = env, split, rows[: env.first or None] if split == "train" else rows
         self.size = len(self.rows) * (env.repeat if split == "train" else 1)
 
@@ -269,6 +265,16 @@ class Rows(Sequence[Task]):
     def plain(self, index: int) -> Task:
         """A task without examples before it."""
         return self.env.worded(self.env.task(*self.rows[index % len(self.rows)]))
+
+
+def no_rows(env: Dataset, split: str) -> ConfigError:
+    """Error E155 for a split without rows."""
+    count = len(env.rows_of(env.train))
+    why = "the file has no rows"
+    if count and not env.test:
+        why = "about one row of eight is held out, by the hash of its question; more rows fill both splits"
+    fix = "add rows, or name a file of held-out rows: env.test=FILE" if split == "test" else "add rows to the file"
+    return ConfigError("E155", f"the data set has no {split} rows", where=env.source(split), why=why, fix=fix)
 
 
 @lru_cache(maxsize=8)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gnomon.envs.dataset import Dataset
 
 __all__ = [
+    "USUAL",
     "Placed",
     "doubled",
     "numbered",
@@ -29,6 +30,13 @@ __all__ = [
 
 Placed = list[tuple[int, Row]]
 """Rows, each with its index in its file."""
+USUAL = {
+    "prompt": ("prompt", "question", "problem", "instruction", "messages", "input"),
+    "answer": ("answer", "solution", "gold", "ground_truth", "target", "final_answer", "expected", "label"),
+    "id": ("id",),
+    "image": ("image", "images"),
+}
+"""Names that data sets give to the column of an option."""
 PROMPTS = 'write text, or messages such as [{"role": "user", "content": "2 + 2?"}], or env.prompt=COLUMN'
 
 
@@ -45,27 +53,24 @@ def refuse_other_rows(env: Dataset) -> None:
 
 
 def refuse_empty(env: Dataset, source: str, rows: Placed) -> None:
-    """Raises: ConfigError E153, with row numbers, if rows are empty in a required column."""
-    for option, name in (("prompt", env.prompt), ("answer", env.answer), ("id", env.id), ("image", env.image)):
-        if not name:
-            continue
+    """Raises: ConfigError E153 for a required column that is not there, or with the numbers of rows that lack it."""
+    columns = dict.fromkeys(column for _, row in rows for column in row)
+    required = {option: name for option in USUAL if (name := getattr(env, option))}
+    absent = [option for option, name in required.items() if name not in columns]
+    if rows and absent:
+        raise ConfigError(
+            "E153", f"the data set has no column {required[absent[0]]!r}", where=source,
+            why=f"the columns of the data set are {', '.join(columns)}",
+            fix=" ".join(f"env.{option}={column_like(option, columns)}" for option in absent),
+        )  # fmt: skip
+    for option, name in required.items():
         if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
-            columns = dict.fromkeys(column for _, row in rows for column in row)
-            like = column_like(option, columns)
+            like = column_like(option, columns) if len(missing) == len(rows) else name
             raise ConfigError(
                 "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=source,
                 why=f"the columns of the data set are {', '.join(columns)}",
                 fix="correct or remove these rows" if like == name else f"env.{option}={like}",
             )  # fmt: skip
-
-
-USUAL = {
-    "prompt": ("prompt", "question", "problem", "instruction", "input"),
-    "answer": ("answer", "solution", "target", "output"),
-    "id": ("id",),
-    "image": ("image", "images"),
-}
-"""Names that data sets give to the column of an option."""
 
 
 def column_like(option: str, columns: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.envs.base import SPLITS, TEST_SHARE, SingleEpisode, identity
 from gnomon.envs.golds import reference
 from gnomon.envs.messages import prompt_of
-from gnomon.envs.row_checks import numbered
+from gnomon.envs.row_checks import USUAL, numbered
 from gnomon.envs.rows import read
 from gnomon.errors import ConfigError
 from gnomon.integrations.rewards.base import label
@@ -22,8 +22,7 @@ from gnomon.types import Message, Task, Verdict
 
 __all__ = ["Rewarded", "rewarded"]
 
-PROMPTS = ("prompt", "question", "problem", "instruction", "messages", "input")
-ANSWERS = ("answer", "solution", "gold", "ground_truth", "target", "final_answer", "expected", "label")
+PROMPTS, ANSWERS = USUAL["prompt"], USUAL["answer"]
 EXAMPLE = '{"prompt": "What is 2 + 2? <answer>...</answer>", "answer": "4"}'
 
 
