@@ -26,7 +26,7 @@ from gnomon.envs.agent import End, Launch, over
 from gnomon.keys import Key
 from gnomon.reading.text import Address, rollout, rollout_text
 from gnomon.rendering import Renderer, Transcript
-from gnomon.rollout.programs import Programs, located
+from gnomon.rollout.programs import CONNECTIONS, Programs, located
 from gnomon.sandbox.descendants import descendants
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
@@ -219,6 +219,23 @@ def test_a_program_may_have_descriptors_above_1024(renderer: Renderer):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (end.status, end.output) == (0, "fox\n") and len(recorder.turns()) == 1, end
+
+
+def test_a_program_cannot_take_all_connections(renderer: Renderer):
+    """Those that it has go on to work; beyond a number, a further one is closed."""
+    source = """
+        import select, socket
+        first = socket.create_connection(("127.0.0.1", 8000))
+        held = [socket.create_connection(("127.0.0.1", 8000)) for _ in range(200)]
+        body = b'{"messages": [{"role": "user", "content": "q"}]}'
+        first.sendall(b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: h\\r\\nAuthorization: Bearer secret\\r\\n"
+                      b"Connection: close\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body) + body)
+        reply = b"".join(iter(lambda: first.recv(9999), b""))
+        closed = select.select(held, [], [], 0)[0]
+        print(len(closed), {each.recv(1) for each in closed}, b"fox" in reply)
+    """
+    end, recorder = ended(renderer, source)
+    assert end.output == f"{201 - CONNECTIONS} {{b''}} True\n" and len(recorder.turns()) == 1, end
 
 
 def test_many_programs_at_once(renderer: Renderer):

@@ -20,10 +20,14 @@ connection that was just closed gets an error."""
 
 
 class Server:
-    """The endpoint in the running event loop."""
+    """The endpoint in the running event loop.
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
+    Args: most: connections at once; a further one is closed at once, so that nobody takes all descriptors of this
+        process. None: any number.
+    """
+
+    def __init__(self, endpoint: Endpoint, most: int | None = None) -> None:
+        self.endpoint, self.most = endpoint, most
         config = uvicorn.Config(
             endpoint,
             http="h11",
@@ -37,10 +41,33 @@ class Server:
         config.load()
         protocol: Any = config.http_protocol_class
         self._protocol: Any = partial(protocol, config=config, server_state=ServerState(), app_state={})
+        self._open = 0
 
     async def listen(self, listener: socket.socket) -> asyncio.Server:
         """Accept connections on a listening socket, until the returned server is closed."""
         listener.setblocking(False)
         # Connections inherit it. Without it, a reply waits 40 ms for the client's delayed acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return await asyncio.get_running_loop().create_server(self._protocol, sock=listener)
+        return await asyncio.get_running_loop().create_server(self._connection, sock=listener)
+
+    def _connection(self) -> asyncio.Protocol:
+        if self.most is not None and self._open >= self.most:
+            return Closed()
+        self._open += 1
+        protocol: Any = self._protocol()
+        lost = protocol.connection_lost
+
+        def connection_lost(error: Exception | None) -> None:
+            self._open -= 1
+            lost(error)
+
+        protocol.connection_lost = connection_lost
+        found: asyncio.Protocol = protocol
+        return found
+
+
+class Closed(asyncio.Protocol):
+    """Closes its connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

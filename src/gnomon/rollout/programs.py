@@ -36,6 +36,8 @@ PATIENCE = 5.0
 """Seconds beyond the wall-clock limit after which a program is ended from outside."""
 DESCRIPTORS = 16
 """Open files of a program on this side: its sandbox, pipes and connections."""
+CONNECTIONS = 128
+"""Of a program at once."""
 LARGEST = 2**22
 """Bytes of a request. A longer one would keep the run from its other programs."""
 
@@ -72,7 +74,7 @@ class Programs:
             server: asyncio.Server | None = None
             try:
                 assert session.listener is not None
-                server = await Server(endpoint).listen(session.listener)
+                server = await Server(endpoint, CONNECTIONS).listen(session.listener)
                 end = await ended(session, launch)
             finally:
                 await recorder.close()
