@@ -1,7 +1,8 @@
-"""A shipped environment whose reward is a control, with the truth beside it, for studies of what a reward teaches."""
+"""A single-turn environment whose reward is a control, with the truth beside it, to study what a reward teaches."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -40,7 +41,7 @@ class Controlled:
     """
 
     of: str = "char_count"
-    """The name of a shipped single-turn environment."""
+    """The name of a single-turn environment: a shipped one, or `package.module:Class`."""
     control: str = "random"
     """`random`, `shuffled`, `format_only`, `wrong_label`, `noisy`, `structured`, `proxy` or `taste`."""
     share: float = 0.5
@@ -71,9 +72,10 @@ class Controlled:
         """The environment that is controlled."""
         from gnomon.envs import ENVS
 
-        kind = ENVS.get(self.of)
-        if kind is None or not issubclass(kind, SingleTurn):
-            raise ValueError(f"{self.of!r} is no shipped single-turn environment")
+        module, _, name = self.of.partition(":")
+        kind = getattr(importlib.import_module(module), name, None) if name else ENVS.get(self.of)
+        if not (isinstance(kind, type) and issubclass(kind, SingleTurn)):
+            raise ValueError(f"{self.of!r} is not a single-turn environment")
         return kind(**self.options)
 
     @cached_property
