@@ -38,7 +38,7 @@ class Addition(SingleTurn):
         return Extraction(text=found[-1][0], span=found[-1].span())
 
     def check(self, task: Task, answer: str) -> bool:
-        return answer == task.answer
+        return answer == str(task.answer)
 
     def solution(self, task: Task) -> str:
         return str(task.answer)

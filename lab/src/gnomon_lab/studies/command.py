@@ -12,7 +12,7 @@ from gnomon.reading.lines import say
 from gnomon.run.interrupt import interrupt_at_once
 from gnomon.types import Conclusion
 from gnomon_lab.studies.design import Study
-from gnomon_lab.studies.folder import Cell, StudyFolder
+from gnomon_lab.studies.folder import StudyFolder
 from gnomon_lab.studies.listing import LIBRARY
 from gnomon_lab.studies.memory import Room
 from gnomon_lab.studies.outcome import (
@@ -26,8 +26,9 @@ from gnomon_lab.studies.outcome import (
     write_result,
 )  # fmt: skip
 from gnomon_lab.studies.page import write_page
+from gnomon_lab.studies.progress import Progress
 from gnomon_lab.studies.rates import chosen_rates, rate_cells
-from gnomon_lab.studies.runs import Interrupted, run_cells
+from gnomon_lab.studies.runs import Interrupted, budget, run_cells
 
 __all__ = ["EXIT", "INTERRUPTED", "carried_out", "run_study", "source_of", "verify_study"]
 
@@ -70,6 +71,8 @@ def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | 
     announce(folder, jobs)
     try:
         with interrupt_at_once():
+            if cost := budget(folder, [*rate_cells(folder.study), *cells_of(folder.study, folder.study.seeds)]):
+                say(cost)
             found = looked(folder, jobs, room)
     except Interrupted as error:
         say(f"{error}: {again}")
@@ -86,12 +89,12 @@ def looked(folder: StudyFolder, jobs: int, room: Room | None = None) -> Outcome:
     """Run up to each look, and stop at the first that decides the study."""
     study = folder.study
     if trials := rate_cells(study):
-        run_cells(folder, trials, jobs, Progress(folder, trials, jobs), room)
+        run_cells(folder, trials, jobs, Progress(folder, trials), room)
         for arm, rate in chosen_rates(folder).items():
             say(f"learning rate of {arm}: {rate:g}")
 
     def measured(seeds: Sequence[int]) -> Measured:
-        run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds), jobs), room)
+        run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds)), room)
         return measured_of(folder, seeds)
 
     return first_decided(study, measured)
@@ -139,21 +142,6 @@ def verify_study(folder: Path) -> int:
 
 def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-class Progress:
-    """Says what is done, and how long the rest may take."""
-
-    def __init__(self, folder: StudyFolder, cells: Sequence[Cell], jobs: int) -> None:
-        self.left, self.total, self.jobs = sum(not folder.done(cell) for cell in cells), len(cells), jobs
-        self.folder, self.seconds = folder, list[float]()
-
-    def __call__(self, cell: Cell, seconds: float) -> None:
-        self.left -= 1
-        self.seconds.append(seconds)
-        rest = self.left * sum(self.seconds) / len(self.seconds) / self.jobs
-        how = "crashed" if self.folder.crash(cell).exists() else "done"
-        say(f"{self.total - self.left}/{self.total} {cell} {how} in {seconds:.0f} s, about {rest / 60:.0f} min left")
 
 
 def interval(claim: dict[str, object]) -> str:

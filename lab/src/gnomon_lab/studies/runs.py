@@ -13,20 +13,23 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Protocol
 
 from gnomon.errors import GnomonError
 from gnomon.run.interrupt import stop_asked
 from gnomon.store.layout import JOURNAL
+from gnomon_lab.studies.budget import planned_arms, send_budget
 from gnomon_lab.studies.design import Numbers, load, numbers_of
 from gnomon_lab.studies.folder import Cell, StudyFolder
 from gnomon_lab.studies.memory import Room
 from gnomon_lab.studies.rates import chosen_rate
 
-__all__ = ["Interrupted", "run_cells"]
+__all__ = ["Interrupted", "budget", "run_cells"]
 
 PRELOAD = (
     "torch",
@@ -41,23 +44,31 @@ PRELOAD = (
 CRASHED = 70
 """Exit status of a run that raised; one that was killed is taken up again."""
 
-Tell = Callable[[Cell, float], None]
-"""Called after each finished cell, with its duration in seconds."""
+
+class Teller(Protocol):
+    """Tells a person how far the runs are."""
+
+    def running(self, cells: Sequence[Cell]) -> None:
+        """Called at least once a second, with the runs in progress."""
+        ...
+
+    def ended(self, cell: Cell, seconds: float) -> None:
+        """Called after each finished cell, with its duration."""
+        ...
 
 
 class Interrupted(Exception):
     """SIGINT or SIGTERM, or a run that was killed: what is missing is run by the next call."""
 
 
-def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell, room: Room | None = None) -> None:
+def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, teller: Teller, room: Room | None = None) -> None:
     """Run what is not done, `jobs` at a time, or fewer if `room` has memory for fewer.
 
     A run that raises is a crash: it is noted and not tried again. A run that was cut off is resumed.
 
     Raises: Interrupted after KeyboardInterrupt, when every running run has ended after its step; or for a killed run.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOAD))
+    context = fork_server()
     waiting = [cell for cell in cells if not folder.done(cell)]
     running: dict[BaseProcess, tuple[Cell, float]] = {}
     killed: list[Cell] = []
@@ -68,7 +79,8 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell,
                 process: BaseProcess = context.Process(target=run_cell, args=(folder.folder, cell))
                 process.start()
                 running[process] = cell, time.monotonic()
-            ended = wait([process.sentinel for process in running], Room.EVERY if room and room.most > 1 else None)
+            ended = wait([process.sentinel for process in running], Room.EVERY if room and room.most > 1 else 1.0)
+            teller.running([cell for cell, _ in running.values()])
             if room and ended:
                 room.first_ended()
             elif room:
@@ -77,7 +89,7 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell,
                 gone.join()
                 cell, began = running.pop(gone)
                 if folder.done(cell):
-                    tell(cell, time.monotonic() - began)
+                    teller.ended(cell, time.monotonic() - began)
                 else:
                     killed.append(cell)
     except KeyboardInterrupt:
@@ -88,6 +100,37 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell,
         raise
     if killed:
         raise Interrupted(f"{', '.join(map(str, killed))} did not end; the same command goes on")
+
+
+def fork_server() -> ForkServerContext:
+    """Starts processes from one that has imported the libraries."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOAD))
+    return context
+
+
+def budget(folder: StudyFolder, cells: Sequence[Cell]) -> str:
+    """What these runs will cost, by their plan; empty if none of them is worth a plan.
+
+    Raises: ResourceError E507 for a run that does not fit the memory.
+    """
+    planned = planned_arms(folder.study)
+    left = [cell for cell in cells if cell.arm in planned and not folder.done(cell)]
+    if not left:
+        return ""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = fork_server().Process(target=send_budget, args=(theirs, folder.file, left))
+    process.start()
+    theirs.close()
+    try:
+        found: str | GnomonError = ours.recv()
+    except (KeyboardInterrupt, EOFError):
+        process.terminate()
+        raise Interrupted("interrupted; the same command goes on") from None
+    process.join()
+    if isinstance(found, GnomonError):
+        raise found
+    return found
 
 
 def process_ids(processes: Iterable[BaseProcess]) -> list[int]:
