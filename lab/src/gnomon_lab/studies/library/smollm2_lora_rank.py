@@ -13,7 +13,7 @@ study = Study(
         "max_tokens": 12, "rollout.stop": [], "eval.tasks": 24, "eval.samples": 4, "eval.every": 1000, "save.every": 2,
     },
     arms={"rank 1": {"lora": 1}, "rank 16": {"lora": 16}},
-    seeds=range(4),
+    seeds=range(3),
     claims=[Claim(measure="final", arm="rank 1", than="rank 16", within=0.15)],
     prediction={"PASS": 0.3, "FAIL": 0.1, "INCONCLUSIVE": 0.6},
 )  # fmt: skip

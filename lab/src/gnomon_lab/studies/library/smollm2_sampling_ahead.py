@@ -13,7 +13,7 @@ study = Study(
         "max_tokens": 12, "rollout.stop": [], "eval.tasks": 24, "eval.samples": 4, "eval.every": 1000, "save.every": 2,
     },
     arms={f"lag {lag}": {"rollout.lag": lag} for lag in (0, 1)},
-    seeds=range(4),
+    seeds=range(3),
     claims=[Claim(measure="final", arm="lag 1", than="lag 0", within=0.15)],
     prediction={"PASS": 0.3, "FAIL": 0.15, "INCONCLUSIVE": 0.55},
 )  # fmt: skip

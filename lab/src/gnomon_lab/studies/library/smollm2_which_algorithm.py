@@ -12,7 +12,7 @@ study = Study(
         "max_tokens": 12, "rollout.stop": [], "eval.tasks": 24, "eval.samples": 4, "eval.every": 1000, "save.every": 2,
     },
     arms={name: {"objective": name} for name in ("rloo", "grpo")},
-    seeds=range(4),
+    seeds=range(3),
     claims=[Claim(measure="final", arm="grpo", than="rloo", within=0.05)],
     prediction={"PASS": 0.05, "FAIL": 0.1, "INCONCLUSIVE": 0.85},
 )  # fmt: skip
