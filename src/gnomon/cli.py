@@ -817,11 +817,12 @@ def model_untrim(
 
 def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
     """The summary of a run with what other packages say of it, as JSON values and as text."""
+    from gnomon.comparison import change_card
     from gnomon.monitoring import failures
     from gnomon.reading.bars import spark
     from gnomon.reading.text import summary, summary_text
 
-    facts, added = summary(reader), [*failures.panel(reader), *panels(reader)]
+    facts, added = summary(reader), [*failures.panel(reader), *change_card.panel(reader), *panels(reader)]
     text = "\n".join([summary_text(facts, spark), *(panel.text for panel in added if panel.text)])
     return facts | {panel.name: panel.facts for panel in added}, text
 

@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from gnomon.comparison import change_card
 from gnomon.comparison.gain_card import card_of, row_name, sentences, title
 from gnomon.config import leaves
 from gnomon.config.sections import DEFAULTS
@@ -92,7 +93,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "settings": settings_of(reader),
         "note": note_of(reader.folder),
         "gain": gain_facts(reader),
-        "panels": [*failures.panel(reader), *panels(reader)],
+        "panels": [*failures.panel(reader), *change_card.panel(reader), *panels(reader)],
         "examined": reader.status is not RunStatus.RUNNING and reader.count("rollout") <= EXAMINED,
     }
 

@@ -95,6 +95,21 @@ def belief(
 
 
 @app.command()
+def change(
+    run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run.", autocompletion=run_folders)],
+    as_json: Json = False,
+) -> None:
+    """Measure how far a checkpoint is from the first policy: KL, likeliest tokens, weights by layer."""
+    from gnomon.comparison.change import change as measured
+    from gnomon.comparison.change_card import write_card
+    from gnomon.run.subject import split_step
+
+    card = measured(run)
+    write_card(split_step(run)[0], card)
+    put(json.dumps(card.body(), indent=1)) if as_json else say("\n".join(card.sentences))
+
+
+@app.command()
 def budget(folder: RunFolder, as_json: Json = False) -> None:
     """Print tokens, operations and the information in the rewards (bits per episode) of every step of a run."""
     from gnomon.comparison.bits import reward_bits
