@@ -174,8 +174,25 @@ def resume(
 
 
 @app.command("eval")
-def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
-    """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=RUN eval.samples=4"""
+def evaluate(
+    what: EnvName,
+    settings: Settings = None,
+    pins: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Of the suite: SHA-256 of the rows; written first, then compared."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=RUN eval.samples=4
+
+    ENV may be `suite`, the benchmarks GSM8K, MATH-500, AIME 24 and 25, GPQA and MBPP, or one of them by its name.
+    """
+    from gnomon.run.suite import SUITE
+
+    if what == "suite" or what in SUITE:
+        from gnomon.commands.suite import evaluate_suite
+
+        return evaluate_suite([what] if what in SUITE else list(SUITE), settings or (), pins, as_json)
     from gnomon.config import resolve
     from gnomon.run.find import check_env_config, check_policy_config
     from gnomon.run.subject import layers, measured

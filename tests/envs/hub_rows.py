@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -138,11 +139,52 @@ def mbpp() -> dict[str, bytes]:
     )
 
 
+def math_500() -> dict[str, bytes]:
+    rows: Rows = [
+        {"problem": f"What is {n} + {n}?", "solution": f"It is $\\boxed{{{2 * n}}}$.", "answer": str(2 * n),
+         "subject": "Algebra", "level": 1, "unique_id": f"test/algebra/{n}.json"}
+        for n in range(12)
+    ]  # fmt: skip
+    return {"README.md": b"---\n---\n", "test.jsonl": json_lines(rows)}
+
+
+def aime_2024() -> dict[str, bytes]:
+    rows: Rows = [
+        {"id": n, "problem": f"Find $m$ with $m - {n} = {n}$.", "solution": "", "answer": f"{2 * n:03}", "url": "",
+         "year": "2024"}
+        for n in range(60, 90)
+    ]  # fmt: skip
+    schema = pa.schema({"id": WHOLE} | dict.fromkeys(("problem", "solution", "answer", "url", "year"), TEXT))
+    return files({"data/train-00000-of-00001.parquet": (rows, schema)}, {"default": {"train": "data/train-*"}})
+
+
+def aime25() -> dict[str, bytes]:
+    rows: Rows = [{"problem": f"Find $m + {n}$ for $m = 7$.", "answer": str(n + 7), "id": str(n)} for n in range(30)]
+    card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: test\n    path: test.jsonl\n---\n"
+    return {"README.md": card.encode(), "test.jsonl": json_lines(rows)}
+
+
+def gpqa() -> dict[str, bytes]:
+    names = ["Question", "Correct Answer", *(f"Incorrect Answer {n}" for n in (1, 2, 3)), "Subdomain"]
+    lines = [f'"How many electrons has element {n}, say?",{n},{n + 1},{n + 2},{n + 3},Physics' for n in range(1, 20)]
+    body = "\n".join([",".join(names), *lines, ""]).encode()
+    card = "---\nconfigs:\n- config_name: gpqa_diamond\n  data_files: gpqa_diamond.csv\n---\n"
+    return {"README.md": card.encode(), "gpqa_diamond.csv": body}
+
+
+def json_lines(rows: Rows) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
 DATA = {
     "openai/gsm8k": gsm8k,
     "nlile/hendrycks-MATH-benchmark": hendrycks,
     "open-r1/DAPO-Math-17k-Processed": dapo,
     "Jiayi-Pan/Countdown-Tasks-3to4": countdown,
     "google-research-datasets/mbpp": mbpp,
+    "HuggingFaceH4/MATH-500": math_500,
+    "HuggingFaceH4/aime_2024": aime_2024,
+    "math-ai/aime25": aime25,
+    "Idavidrein/gpqa": gpqa,
 }
 """Files by name of the data set."""

@@ -46,7 +46,8 @@ class ChoiceRows(Dataset):
     """Column of the right option: its label, its text or its index from 0, as `gold` says."""
     choices: str = "choices"
     """Column of the options: a list of texts, or texts with labels as `{"label": ["A", …], "text": ["red", …]}` or as
-    `[{"label": "A", "text": "red"}, …]`; in a CSV file the JSON of it."""
+    `[{"label": "A", "text": "red"}, …]`; in a CSV file the JSON of it. Or the columns of single options, separated by
+    commas; these are shown in an order drawn from their texts."""
     gold_is: Gold = Gold.ANY
     """What the column `answer` contains: `any`, `label`, `index` (from 0), `number` (from 1) or `text`."""
     template: str = "{prompt}\n{choices}\n" + SLOT
@@ -103,6 +104,9 @@ class ChoiceRows(Dataset):
     def options_of(self, row: Row) -> tuple[list[str], tuple[str, ...]]:
         """Labels and texts of the options of a row. Raises: ValueError if it has none."""
         value = row.get(self.choices)
+        if value is None and "," in self.choices:
+            texts = [str(self.column(row, name.strip(), 0)) for name in self.choices.split(",")]
+            value = sorted(texts, key=lambda text: identity("option", row[self.prompt], text))
         if value is None:
             raise ValueError(f"there is no column {self.choices!r} of options; the columns are {', '.join(row)}")
         value = value.tolist() if callable(getattr(value, "tolist", None)) else value

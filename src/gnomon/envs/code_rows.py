@@ -50,7 +50,7 @@ class CodeRows(Dataset):
         return [*self.left_out(), *super().remarks]
 
     def left_out(self) -> Iterator[str]:
-        for name in SPLITS if self.test else ("train",):
+        for name in SPLITS if self.apart else ("train",):
             rows = super().rows_of(self.test if name == "test" else self.train)
             if missing := [place for place, row in enumerate(rows) if unreadable(row.get(self.answer))]:
                 yield f"The {name} rows leave out {len(missing)} whose tests cannot be read: {numbered(missing)}."

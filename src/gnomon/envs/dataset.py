@@ -39,7 +39,10 @@ from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Answered
 
-__all__ = ["Dataset", "Rows"]
+__all__ = ["EVERY", "Dataset", "Rows"]
+
+EVERY = "*"
+"""Value of `test` for a data set whose rows are all held out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,8 @@ class Dataset(SingleTurn):
     train: str = ""
     """Split of a hub data set with the train rows; empty for `train` or the only split."""
     test: str = ""
-    """Source of the held-out rows: a path, or a split of a hub data set. If empty, they come from `path`."""
+    """Source of the held-out rows: a path, or a split of a hub data set. If empty, they come from `path`. `*` holds out
+    every row of `path`, so that the data set can only be evaluated."""
     prompt: str = "prompt"
     """Column of the question: a text, or a list of messages with `role` and `content`."""
     answer: str = "answer"
@@ -106,13 +110,21 @@ class Dataset(SingleTurn):
         if is_file(located(self.path)) or Path(self.path).is_dir():
             return {}
         named = {"path": self.rows_of(self.train)}
-        if self.test and not is_file(self.test):
+        if self.apart and not is_file(self.test):
             named["test"] = self.rows_of(self.test)
         return {option: content_hash(rows) for option, rows in named.items()}
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks on the rows for the user, shown before a run; one sentence each."""
+        """Remarks on the rows for the user, shown before a run; one sentence each.
+
+        Raises: ConfigError E151 for a data set that can only be evaluated.
+        """
+        if self.test == EVERY:
+            raise ConfigError(
+                "E151", "every held-out question is also a train question", where="env.test",
+                why="env.test='*' holds out every row, so no row is left to train on", fix="env.test=''",
+            )  # fmt: skip
         kept = checked(self, self.stamps)
         again = (sentence for split in SPLITS for sentence in repeated(self, split, kept[split]))
         return [*doubled(self, self.tasks("train")[0]), *again]
@@ -120,6 +132,11 @@ class Dataset(SingleTurn):
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows of `path`, or of one split if it has several."""
         return read(self.path, split, self.config, self.revision)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the held-out rows have a source of their own."""
+        return self.test not in ("", EVERY)
 
     @property
     def files(self) -> dict[str, str]:
@@ -134,7 +151,7 @@ class Dataset(SingleTurn):
 
     def source(self, split: str) -> str:
         """Where the rows of a split come from, for an error."""
-        if split == "train" or not self.test:
+        if split == "train" or not self.apart:
             return self.path
         return self.test if is_file(self.test) else f"{self.path}, split {self.test}"
 
@@ -289,7 +306,7 @@ def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Plac
         split = "train" if env.test else side(env, row, place) or split_of(name)
         parts[split].append((place, row))
         names[split].append((name, place))
-    if env.test:
+    if env.apart:
         named = not is_file(env.path) and not is_file(env.test)
         parts["test"] = list(enumerate(env.rows_of(env.test) if named else read(env.test)))
         refuse_empty(env, env.source("test"), parts["test"])
@@ -303,7 +320,7 @@ def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Plac
         sources[env.source(split)] = sorted(sources.get(env.source(split), []) + kept[split], key=itemgetter(0))
     for source, some in sources.items():
         refuse_unreadable(env, source, some)
-    return kept
+    return kept if env.test != EVERY else {**kept, "test": kept["train"]}
 
 
 def side(env: Dataset, row: Row, place: int) -> str:
