@@ -37,15 +37,15 @@ CLAIMS = """\
 # Claims and their verdicts
 
 What papers, documentation and guides say about reinforcement learning of language models, and the studies that test it
-here, with the [tiny policy](base.md) or by calculation. PASS means that every pass line of the study was met, FAIL that
-one was not, INCONCLUSIVE that these seeds cannot decide. A FAIL means that the claim was not found here. It does not
-refute a result with another model. `docs/lab/claims.toml` lists the claims. `python docs/lab/study_pages.py` writes
-this page from it and from the [results](study-results.md).
+here: by calculation or with the [tiny policy](base.md), and beside it with SmolLM2, a pretrained model. PASS means that
+every pass line of the study was met, FAIL that one was not, INCONCLUSIVE that these seeds cannot decide. A FAIL means
+that the claim was not found here. It does not refute a result with another model. `docs/lab/claims.toml` lists the
+claims. `python docs/lab/study_pages.py` writes this page from it and from the [results](study-results.md).
 
 {counts}
 
-| claim | source | verdict of each study |
-|---|---|---|
+| claim | source | calculation, tiny policy | SmolLM2 |
+|---|---|---|---|
 {rows}
 """
 QUESTIONS = """\
@@ -81,31 +81,38 @@ def pages() -> dict[str, str]:
 
 def claims_text(claims: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> str:
     """The page on the claims. Raises: KeyError for a claim with a study that does not ship."""
-    decided, verdicts = decided_of(claims, rows)
-    lines = [f"| {claim['says']} | {claim['source']} | {each} |" for claim, each in zip(claims, verdicts, strict=True)]
-    counts = f"{decided} of {len(claims)} claims have a study with a verdict."
+    lines = []
+    for claim in claims:
+        studies = studies_of(claim, rows)
+        small, real = (links([study for study in studies if study.pretrained is kind]) for kind in (False, True))
+        lines.append(f"| {claim['says']} | {claim['source']} | {small if studies else 'no study'} | {real} |")
+    counts = f"{decided(claims, rows)} of {len(claims)} claims have a study with a verdict."
     return CLAIMS.format(counts=counts, rows="\n".join(lines))
 
 
 def questions_text(questions: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> str:
     """The page on the open questions. Raises: KeyError for a question with a study that does not ship."""
-    decided, verdicts = decided_of(questions, rows)
     lines = [
-        f"| {asked['asks']} | {each} | {asked['limits']} |" for asked, each in zip(questions, verdicts, strict=True)
+        f"| {asked['asks']} | {links(studies_of(asked, rows)) or 'no study'} | {asked['limits']} |"
+        for asked in questions
     ]
-    counts = f"{decided} of {len(questions)} questions have a study with a verdict."
+    counts = f"{decided(questions, rows)} of {len(questions)} questions have a study with a verdict."
     return QUESTIONS.format(counts=counts, rows="\n".join(lines))
 
 
-def decided_of(entries: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> tuple[int, list[str]]:
-    """How many entries have a study with a verdict, and the verdicts of each as links."""
-    named, decided, verdicts = {row.name: row for row in rows}, 0, []
-    for entry in entries:
-        studies = [named[name] for name in entry["studies"]]
-        decided += any(study.verdict != NOT_RUN for study in studies)
-        links = [f"{study.verdict}: [{study.study.question}](studies/{study.name}.md)" for study in studies]
-        verdicts.append("<br>".join(links) or "no study")
-    return decided, verdicts
+def studies_of(entry: Mapping[str, Any], rows: Sequence[Listed]) -> list[Listed]:
+    named = {row.name: row for row in rows}
+    return [named[name] for name in entry["studies"]]
+
+
+def decided(entries: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> int:
+    """How many entries have a study with a verdict."""
+    return sum(any(study.verdict != NOT_RUN for study in studies_of(entry, rows)) for entry in entries)
+
+
+def links(studies: Sequence[Listed]) -> str:
+    """The verdict of each study, with a link to its page."""
+    return "<br>".join(f"{study.verdict}: [{study.study.question}](studies/{study.name}.md)" for study in studies)
 
 
 def line(row: Listed) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnomon.models.folder import SHIPPED
 from gnomon_lab.studies.design import Study, load
 from gnomon_lab.studies.moves import LIBRARY, is_registered
 
@@ -32,6 +33,13 @@ class Listed:
     date: str
     """Of the result, as 2026-11-23; empty without one."""
     result: Mapping[str, Any] | None
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether an arm trains another policy than those that ship."""
+        settings = [self.study.settings, *(arm for arm in self.study.arms.values() if isinstance(arm, Mapping))]
+        policies = {own.get("policy", own.get("policy.path", "tiny")) for own in settings}
+        return not policies <= SHIPPED.keys()
 
     @property
     def seeds(self) -> str:
