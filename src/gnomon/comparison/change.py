@@ -121,9 +121,9 @@ def compared(
     anchor = first.anchor(packed(first, prompts, rows))
     found: Scored = trained(packed(trained, prompts, rows), temperature, anchor)
     assert found.kl is not None
-    pieces = zip(found.hidden.split(PLACES), anchor.hidden.split(PLACES), strict=True)
+    pieces = zip(torch.split(found.hidden, PLACES), torch.split(anchor.hidden, PLACES), strict=True)
     flips = sum(int((likeliest(trained, now) != likeliest(first, was)).sum()) for now, was in pieces)
-    return [float(each.sum()) for each in found.kl.split([len(reply.tokens) for reply in replies])], flips
+    return [float(each.sum()) for each in torch.split(found.kl, [len(reply.tokens) for reply in replies])], flips
 
 
 def likeliest(policy: Policy, hidden: Tensor) -> Tensor:
@@ -163,7 +163,8 @@ def singular_values(change: Tensor) -> Tensor:
     """Of a matrix, from the product with itself on its shorter side."""
     flat = change.flatten(1)
     gram = flat @ flat.T if flat.shape[0] < flat.shape[1] else flat.T @ flat
-    return torch.linalg.eigvalsh(gram).clamp(min=0).sqrt()
+    found: Tensor = torch.linalg.eigvalsh(gram).clamp(min=0).sqrt()
+    return found
 
 
 def layer_of(name: str) -> str:

@@ -105,8 +105,8 @@ class ChoiceRows(Dataset):
         """Labels and texts of the options of a row. Raises: ValueError if it has none."""
         value = row.get(self.choices)
         if value is None and "," in self.choices:
-            texts = [str(self.column(row, name.strip(), 0)) for name in self.choices.split(",")]
-            value = sorted(texts, key=lambda text: identity("option", row[self.prompt], text))
+            options = [str(self.column(row, name.strip(), 0)) for name in self.choices.split(",")]
+            value = sorted(options, key=lambda text: identity("option", row[self.prompt], text))
         if value is None:
             raise ValueError(f"there is no column {self.choices!r} of options; the columns are {', '.join(row)}")
         value = value.tolist() if callable(getattr(value, "tolist", None)) else value

@@ -37,10 +37,24 @@ def budget_text(study: Study, cells: list[Cell]) -> str:
 
     Raises: ResourceError E507 for a run that does not fit the memory.
     """
-    from gnomon.plans.command import made
+    import torch
 
-    seconds = {arm: 3600 * made(study.config(arm, study.seeds[0]), "cpu", None, None, None).hours
-               for arm in dict.fromkeys(cell.arm for cell in cells)}  # fmt: skip
+    from gnomon.plans.calibrate import calibrated
+    from gnomon.plans.devices import device, resident
+    from gnomon.plans.fit import require_fitting
+    from gnomon.plans.lengths import supposed_lengths
+    from gnomon.plans.plan import planned
+    from gnomon.run.makers.engine import engine_dtype
+
+    configs = {arm: study.config(arm, study.seeds[0]) for arm in dict.fromkeys(cell.arm for cell in cells)}
+    torch.set_num_threads(max(config.threads for config in configs.values()))
+    dtypes = {dtype for config in configs.values() for dtype in (config.policy.dtype, engine_dtype(config))}
+    here = calibrated(device("cpu", resident(), dtypes))
+    seconds = {}
+    for arm, config in configs.items():
+        plan = planned(config, here, supposed_lengths(config))
+        require_fitting(config, plan)
+        seconds[arm] = 3600 * plan.hours
     each = ", ".join(f"{arm} {sum(cell.arm == arm for cell in cells)} x {of:.0f} s" for arm, of in seconds.items())
     total = sum(seconds[cell.arm] for cell in cells)
     return f"planned: {duration(total)} of processor time beside loading ({each})"

@@ -110,13 +110,13 @@ def fork_server() -> ForkServerContext:
 
 
 def budget(folder: StudyFolder, cells: Sequence[Cell]) -> str:
-    """What these runs will cost, by their plan; empty if none of them is worth a plan.
+    """What these runs will cost, by their plan; empty if none of them is worth a plan, or one has begun.
 
     Raises: ResourceError E507 for a run that does not fit the memory.
     """
     planned = planned_arms(folder.study)
-    left = [cell for cell in cells if cell.arm in planned and not folder.done(cell)]
-    if not left:
+    left = [cell for cell in cells if cell.arm in planned]
+    if not left or any(folder.log(cell).exists() for cell in left):
         return ""
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = fork_server().Process(target=send_budget, args=(theirs, folder.file, left))
