@@ -49,11 +49,15 @@ def compared(plan: Plan, run: Path) -> dict[str, Any]:
     A run records the peak of its own process, so the peak of a learner in several processes is not known.
     """
     with RunReader(run) as reader:
-        peak, seconds = outcome(reader)
+        (peak, seconds), rows = outcome(reader), reader.timings()
+    hours = sum(float(row["seconds"]) for row in rows) / 3600
+    cpu = [float(row["cpu_seconds"]) for row in rows if "cpu_seconds" in row]
     peak = None if plan.ranks and not plan.served else peak
     return {
         "peak": peak,
         "step_seconds": seconds,
+        "hours": hours,
+        "cpu_seconds": sum(cpu) if len(cpu) == len(rows) else None,
         "peak_error": None if peak is None else plan.peak / peak - 1,
         "step_error": plan.step / seconds - 1,
     }
@@ -66,4 +70,7 @@ def written(plan: Plan, price: float | None, past: dict[str, Any] | None) -> str
         if past["peak"] is not None:
             text.append(f"measured     peak {past['peak'] / GIB:.2f} GiB; the plan is off by {past['peak_error']:+.0%}")
         text.append(f"measured     {past['step_seconds']:.2f} s per step; the plan is off by {past['step_error']:+.0%}")
+        money = "" if price is None else f", {past['hours'] * plan.devices * price:,.2f} at {price:g} an hour"
+        used = "" if past["cpu_seconds"] is None else f", {past['cpu_seconds']:.0f} s of processor time in steps"
+        text.append(f"measured     {past['hours']:.2f} hours with evaluations{used}{money}")
     return "\n".join(text)

@@ -75,6 +75,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "tier": reader.manifest.get("tier"),
         "steps": len(steps),
         "seconds": sum(float(row["seconds"]) for row in reader.timings()),
+        "cpu_seconds": sum(float(row.get("cpu_seconds", 0.0)) for row in reader.timings()),
         "baseline": reader.baseline,
         "held_out": reader.held_out,
         "max_logp_mismatch": max(differences, default=None),
