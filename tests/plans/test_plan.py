@@ -549,5 +549,10 @@ def test_a_program_is_measured_by_running_it() -> None:
     assert lengths.program is not None and lengths.program.measured
     assert 0.01 < lengths.program.seconds < 20 and 2**20 < lengths.program.memory < 2**29
     assert lengths.program.calls == 16 and set(lengths.program.binding) == {"calls"}
+    assert lengths.program.ending.startswith("exit status 2 after 5 calls: /scratch")
+    broken = settings("env.command=python -c 'import nothing'", f"env={TEAM}:Team", "prompts=1", "group=2")
+    found = supposed_lengths(broken).program
+    assert found is not None and found.ending.startswith("exit status 1 after 0 calls: ModuleNotFoundError")
+    assert found.ending in plan_text(planned(broken, L4, supposed_lengths(broken, prompt=9)))
     stated = supposed_lengths(config, prompt=30)
     assert stated.prompts == (30,) and stated.program is not None and stated.program.measured

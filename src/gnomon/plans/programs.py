@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from gnomon.agents.recorder import Bounds, Recorder
-from gnomon.envs.agent import CALLS, Launch
+from gnomon.envs.agent import CALLS, End, Launch
 from gnomon.envs.base import Env
 from gnomon.errors import ResourceError
 from gnomon.keys import Key
@@ -22,6 +22,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer, Transcript
 from gnomon.rollout.programs import WEIGHT, Programs, most
 from gnomon.sandbox.descendants import descendants
+from gnomon.terminal import one_line
 from gnomon.types import Completion, Finish, Request, Rollout, Sampling, Task, Turn
 
 __all__ = ["ANSWERING", "Program", "launch_of_first", "program_of", "recorded_program"]
@@ -55,6 +56,8 @@ class Program:
     """Bytes, with its sandbox."""
     measured: bool = False
     """Whether one was run here, for its processor time and memory."""
+    ending: str = ""
+    """How that one ended, if it made no call or failed."""
     wall_seconds: float = math.inf
     """After so long, it is ended."""
     at_once: int = field(default_factory=most)
@@ -113,7 +116,7 @@ def program_of(launch: Launch, tokenizer: Tokenizer, renderer: Renderer, task: i
     )  # fmt: skip
     began = children_seconds()
     try:
-        asyncio.run(Programs().play(launch, recorder, "plan"))
+        end = asyncio.run(Programs().play(launch, recorder, "plan"))
     except ResourceError:
         return Program()
     turns = recorder.turns()
@@ -123,7 +126,15 @@ def program_of(launch: Launch, tokenizer: Tokenizer, renderer: Renderer, task: i
         seconds=children_seconds() - began,
         memory=memory[0] or WEIGHT,
         measured=True,
+        ending="" if turns and end.status == 0 else ending_of(end, len(turns)),
     )
+
+
+def ending_of(end: End, calls: int) -> str:
+    """How a program ended, and the last line of its output."""
+    how = f"the limit of {end.limit} ended it" if end.limit else f"exit status {end.status}"
+    line = (end.output.strip().splitlines() or ["no output"])[-1]
+    return f"{how} after {calls} calls: {one_line(line[:200])}"
 
 
 def recorded_program(

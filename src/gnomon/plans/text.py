@@ -75,6 +75,8 @@ def programs(plan: Plan) -> Iterator[str]:
     if (longest := plan.seconds["sampling"] + plan.seconds["programs"]) > program.wall_seconds:
         limits.append(f"time (up to {longest:.0f} s, and {program.wall_seconds:.0f} s are allowed)")
     yield f"  limits reached         {', '.join(limits) or 'none'}"
+    if program.ending:
+        yield f"  the one that was run   {program.ending}"
 
 
 def learner_place(plan: Plan) -> str:
