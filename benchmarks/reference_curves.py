@@ -145,7 +145,8 @@ def plot(found: Mapping[tuple[str, str], Sequence[Path]], file: Path) -> None:
                 ends = [record.body["pass_at"]["1"] for record in reader.evaluations()]
             (line,) = axis.plot(range(len(rates)), rates, linewidth=1)
             values = [end["value"] for end in (ends[0], ends[-1])]
-            bars = [[end["value"] - end["low"], end["high"] - end["value"]] for end in (ends[0], ends[-1])]
+            # The lower end of an interval around 0 can be a rounding error above it.
+            bars = [[max(0, end["value"] - end["low"]), end["high"] - end["value"]] for end in (ends[0], ends[-1])]
             axis.errorbar(
                 [0, len(rates)], values, list(zip(*bars, strict=True)), fmt="o", markersize=3, color=line.get_color()
             )
