@@ -16,6 +16,12 @@ from gnomon.models.vocabulary import end_text
 
 __all__ = ["Tokenizer"]
 
+FILES = (
+    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json",
+    "preprocessor_config.json", "processor_config.json",
+)  # fmt: skip
+"""Files of a model folder that say how text and images become tokens."""
+
 
 @lru_cache(maxsize=2)
 def encoder(path: Path, changed: int, size: int) -> Encoder:
@@ -75,7 +81,7 @@ class Tokenizer:
         return str(self._encoder.decode([i for i in ids if i >= 0], skip_special_tokens=False))
 
     def save(self, folder: Path) -> None:
-        """Copy the tokenizer's files to another folder."""
-        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        """Copy its files to another folder, and those of the image processor."""
+        for name in FILES:
             if (self.folder / name).is_file():
                 copyfile(self.folder / name, folder / name)

@@ -334,7 +334,12 @@ def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
 def question(asked: Mapping[str, Any]) -> str:
     """The messages of a task and its reference answer, if it has one."""
     answer = [] if asked["answer"] is None else [f"(answer: {asked['answer']})"]
-    return "\n".join([*(message["content"] for message in asked["messages"]), *answer])
+    return "\n".join([*map(message_text, asked["messages"]), *answer])
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """The content of a message, after a line for every image, with the beginning of its file's name in `images/`."""
+    return "\n".join([*(f"[image {name[:16]}]" for name in message.get("images", ())), message["content"]])
 
 
 def shortened(row: Mapping[str, Any]) -> str:
@@ -400,11 +405,11 @@ def conversation(facts: Mapping[str, Any]) -> Iterator[str]:
     turns = facts.get("turns", [{"messages": facts["asked"]["messages"], **facts}])
     if not turns:  # Of a program that received no reply.
         yield f"--- {asked}"
-        yield printable("\n".join(message["content"] for message in facts["asked"]["messages"]))
+        yield printable("\n".join(map(message_text, facts["asked"]["messages"])))
     for number, turn in enumerate(turns):
         begins = origin(facts["program"], number) if "program" in facts else ""
         yield f"--- {'observation' if number else asked}" + (f" ({begins})" if begins else "")
-        yield printable("\n".join(message["content"] for message in turn["messages"]))
+        yield printable("\n".join(map(message_text, turn["messages"])))
         ended = one_line(turn["finish"])
         yield f"--- reply ({known(turn['tokens'])} tokens, stop: {ended}, weights version {facts['version']})"
         yield printable(turn["reply"])

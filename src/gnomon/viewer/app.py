@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ from urllib.parse import parse_qs, quote, urlencode
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from gnomon.errors import GnomonError
 from gnomon.store import RunReader
+from gnomon.store.layout import IMAGES
 from gnomon.store.notes import Note, write_note
 from gnomon.viewer.comparisons import Comparisons
 from gnomon.viewer.curves import task_charts
@@ -33,6 +35,7 @@ from gnomon.viewer.tasks import tasks_through
 
 __all__ = ["application"]
 
+HASH = re.compile("[0-9a-f]{64}")
 WAIT = 1.0
 """Seconds that a page waits for the side index; after them it shows what is in the index so far."""
 LONGEST = 100_000
@@ -71,6 +74,7 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/run/{name:path}/-/held-out-task.{set}/{task:int}", pages.held_out_task),
         Route("/run/{name:path}/-/group/{address}", pages.group),
         Route("/run/{name:path}/-/rollout/{address}", pages.rollout),
+        Route("/run/{name:path}/-/image/{image}", pages.image),
         Route("/run/{name:path}/-/", pages.run),
         Mount("/static", StaticFiles(packages=[("gnomon.viewer", "static")])),
     ]
@@ -184,6 +188,14 @@ class Pages:
         with RunReader(self.folder(request)) as reader, reader.snapshot():
             facts = rollout_facts(reader, place, asked.get("channel", ""), begin, rendered=rendered)
         return self.page("rollout.html", request, **facts)
+
+    def image(self, request: Request) -> Response:
+        """An image of a prompt, by the hash that is its name."""
+        name = request.path_params["image"]
+        files = self.folder(request).joinpath(IMAGES).glob(f"{name}.*") if HASH.fullmatch(name) else iter(())
+        if (file := next(files, None)) is None:
+            raise NotShown(f"The run has no image {name[:16]!r}.")
+        return FileResponse(file, headers={"Cache-Control": "max-age=86400, immutable"})
 
     def objectives(self, request: Request) -> Response:
         return self.page("objectives.html", request, rows=objective_rows())

@@ -40,7 +40,7 @@ TEMPLATE = (
     "{{ '\n' if message['role'] == 'user' else eos_token }}{% endfor %}"
 )
 WIDTH, LAYERS, HEADS = 64, 2, 4
-POOL, BATCH, RATE = 2048, 32, 2e-3
+POOL, BATCH, RATE = 1024, 32, 2e-3
 """Train tasks that are taught, tasks of a step, and the highest learning rate."""
 Lesson = tuple[Tensor, Tensor]
 """[L] tokens of a prompt, and its pixels."""
@@ -51,10 +51,10 @@ def sighted(
 ) -> Path:
     """Write a model folder, trained on solutions of train tasks.
 
-    Args: guesses: fraction of the solutions that are of another task, so that the policy has something to learn from
-        rewards; env: with images of one size, and solutions of about one token.
+    Args: guesses: fraction of the solutions in the last fifth of the steps that are of another task, so that rewards
+        have something to teach; env: with images of one size.
     """
-    env = env or CountShapes()
+    env = env or CountShapes(others=0)
     tasks = [env.tasks("train")[index] for index in range(POOL)]
     size = tasks[0].messages[-1].images[0].pixels().width
     write_folder(folder, size)
@@ -65,7 +65,8 @@ def sighted(
     for step in range(steps):
         rng = Key(seed).at("sight", step=step).random()
         places = [rng.randrange(POOL) for _ in range(BATCH)]
-        answers = [env.solution(tasks[rng.randrange(POOL) if rng.random() < guesses else place]) for place in places]
+        wrong = guesses if 5 * step > 4 * steps else 0.0
+        answers = [env.solution(tasks[rng.randrange(POOL) if rng.random() < wrong else place]) for place in places]
         replies = [torch.tensor([*code.encode(env.framed(answer)), min(code.eos)]) for answer in answers]
         loss = loss_of(model, [taught[place] for place in places], replies)
         loss.backward()  # type: ignore[no-untyped-call]
