@@ -102,7 +102,7 @@ def panel(reader: RunReader) -> list[Panel]:
     text = "\n".join(f"{'change' if place == 0 else '':<12} {line}" for place, line in enumerate(card.sentences))
     rows = tuple(
         (each.name, f"{each.norm:.3g}", f"{each.relative:.3%}", rank_text(each.stable_rank))
-        for each in (*card.layers, *card.kinds)
+        for each in (*card.kinds, *card.layers)
     )
     head = ("weights", "norm of the change", "relative to the first weights", "stable rank, median")
     return [Panel(name="change", facts=card.body(), text=text, sentences=card.sentences, head=head, rows=rows)]
