@@ -93,6 +93,7 @@ NOT_RUN = {
     "serve-learner|learner=http|--learner": "needs a server beside it; tests/learners/test_served.py has one",
     "^gnomon (study|ablate|scaling) ": "starts dozens of runs",
     "^gnomon gain ": "samples for minutes; tests/comparison/test_gain.py runs it",
+    "^gnomon eval suite ": "needs data sets of the hub; tests/run/test_suite.py serves some",
     "gnomon simulate": "simulates a cluster for minutes",
     "SMALL": "needs the weights of Gemma",
 }
