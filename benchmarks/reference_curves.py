@@ -145,12 +145,15 @@ def plot(found: Mapping[tuple[str, str], Sequence[Path]], file: Path) -> None:
                 ends = [record.body["pass_at"]["1"] for record in reader.evaluations()]
             (line,) = axis.plot(range(len(rates)), rates, linewidth=1)
             values = [end["value"] for end in (ends[0], ends[-1])]
-            # The lower end of an interval around 0 can be a rounding error above it.
-            bars = [[max(0, end["value"] - end["low"]), end["high"] - end["value"]] for end in (ends[0], ends[-1])]
-            axis.errorbar(
-                [0, len(rates)], values, list(zip(*bars, strict=True)), fmt="o", markersize=3, color=line.get_color()
-            )
+            both = bars((ends[0], ends[-1]))
+            axis.errorbar([0, len(rates)], values, both, fmt="o", markersize=3, color=line.get_color())
     figure.savefig(file, metadata={"Date": None})
+
+
+def bars(ends: Sequence[Mapping[str, float]]) -> list[list[float]]:
+    """How far intervals reach below and above their values. The lower end around 0 may be rounded up."""
+    below = [max(0.0, end["value"] - end["low"]) for end in ends]
+    return [below, [end["high"] - end["value"] for end in ends]]
 
 
 def publish(place: Path, page: Path) -> None:

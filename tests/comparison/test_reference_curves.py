@@ -63,6 +63,11 @@ def test_finished_runs_are_kept_and_a_stopped_one_goes_on(script, tmp_path, monk
     assert page.read_text(encoding="utf-8") == text and page.with_suffix(".svg").read_bytes() == drawn
 
 
+def test_bars_of_an_interval_around_zero_are_drawn(script):
+    ends = [{"value": 0.0, "low": 1.3877787807814457e-17, "high": 0.157}, {"value": 0.5, "low": 0.25, "high": 0.75}]
+    assert script.bars(ends) == [[0.0, 0.25], [0.157, 0.25]]
+
+
 def test_every_task_has_right_answers_that_its_verifier_accepts(script):
     pytest.importorskip("reasoning_gym")
     import json
