@@ -689,21 +689,27 @@ def rank(
 @app.command()
 def exact(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An objective.", autocompletion=objective_names)],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Options of the objective: gamma=0.9.")
+    ] = None,
     group: Annotated[int, typer.Option(min=1, max=6, help="Rollouts per task.")] = 4,
     as_json: Json = False,
 ) -> None:
     """Compute the expected gradient of an objective by enumeration: target, bias, cosine, variance."""
-    from gnomon.config import unknown_objective
+    from gnomon.config import overrides, resolve, unknown_objective
 
     name = name.removeprefix("objective=")
     if problem := unknown_objective(name, "the command line"):
         raise problem
     from dataclasses import asdict
 
+    from gnomon.objectives import objective as built
     from gnomon.theory import report as computed
 
+    words = [f"objective.{word.removeprefix('objective.')}" if "=" in word else word for word in options or []]
+    config, _ = resolve([overrides([f"objective={name}", *words])])
     try:
-        report = computed(name, group=group)
+        report = computed(built(name, **config.objective.options), group=group)
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
     put(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))

@@ -134,6 +134,7 @@ Objective = Literal[
     "tis",
     "topr",
     "tpo",
+    "turn_grpo",
     "turn_ppo",
     "turn_reinforce",
     "turn_reinforce_discounted",
@@ -475,19 +476,23 @@ class ObjectiveSettings(TypedDict, total=False):
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, seed_grpo_loo, gfpo,
     gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo, brpo_released, dppo, luspo, gppo,
-    dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo,
+    gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
     """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, seed_grpo_loo, gfpo,
     gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo, brpo_released, dppo, luspo, gppo,
-    dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo,
+    gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    compared: Literal["rollouts", "reached", "turns", "rewards"]
+    """With what: the returns of all rollouts, 0 where one has ended; of the rollouts that reach the turn; of all
+    turns; or each reward where its turn is reached, then summed. Of turn_grpo."""
     epsilon: float
     """Added to the standard deviation (grpo). Of grpo, echo, grpo_sample_std, maxrl_released, gdpo, lite_ppo,
     magistral, gspo, gmpo, sapo, dapo, cispo, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp, luffy_paper,
-    ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po, fipo, gepo."""
+    ppo_whitened, reinforce_pp, reinforce_pp_baseline, turn_grpo, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po, fipo,
+    gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
     failure: float
@@ -506,7 +511,7 @@ class ObjectiveSettings(TypedDict, total=False):
     """K of rollouts to be raised. Of vespo."""
     gamma: float
     """γ of the shape π/(π + γ) of demonstrated tokens (luffy). Of luffy, luffy_paper, ppo, ppo_whitened,
-    turn_reinforce, turn_reinforce_discounted, turn_ppo, gigpo, hgpo, rebn."""
+    turn_reinforce, turn_reinforce_discounted, turn_ppo, gigpo, hgpo, turn_grpo, rebn."""
     half_life: float
     """Tokens after which a log-ratio counts half. Of fipo."""
     history: int
@@ -546,8 +551,8 @@ class ObjectiveSettings(TypedDict, total=False):
     """T; groups smaller than T are refused. Of maxrl_sub."""
     parameter: float
     """0 is REINFORCE, 1 maximum likelihood, more is beyond; above −1 in A, below N/(N−1) in C, ≥ 0 in D. Of rl2ml."""
-    scale: float
-    """What credit is divided by, in units of reward. Of reinforce_pp_loo."""
+    scale: float | Literal["none", "deviation"]
+    """What credit is divided by, in units of reward (reinforce_pp_loo). Of reinforce_pp_loo, turn_grpo."""
     share: float
     """Share of the step's tokens that teach; 1 is `dapo` (entropy_mask). Of entropy_mask, clip_cov."""
     stride: float

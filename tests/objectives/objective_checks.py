@@ -534,7 +534,7 @@ def check_shift(case: Case, steps: Sequence[Step]) -> None:
     Whether a rollout earns it in one part or in several; where returns are compared over a step or in a state, in one.
     """
     claimed = case.row.baseline not in (Baseline.NONE, Baseline.CRITIC) or case.row.rewards is Rewards.NONE
-    for segments in (1,) if case.row.baseline in (Baseline.STATE, Baseline.STEP) else (1, 3):
+    for segments in (1,) if case.row.baseline in (Baseline.STATE, Baseline.TURNS, Baseline.STEP) else (1, 3):
         same = []
         for step in steps:
             before = replace(step, segments=segments)

@@ -94,7 +94,7 @@ BENT = {
     "luffy_paper": {2: 0.997318, 3: 0.998772, 4: 0.99927},
     "seed_grpo": {2: 1.0, 3: 0.999776, 4: 0.999784},
     **{name: {2: 0.984267, 3: 0.993188, 4: 0.995996} for name in ("reinforce_pp", "reinforce_pp_baseline")},
-    **{name: dict.fromkeys((2, 3, 4), 0.85126) for name in ("turn_reinforce", "turn_ppo")},
+    **{name: dict.fromkeys((2, 3, 4), 0.85126) for name in ("turn_reinforce", "turn_ppo", "turn_grpo")},
     "turn_reinforce_discounted": dict.fromkeys((2, 3, 4), 0.849574),
     "rebn": {2: 0.828805, 3: 0.847008, 4: 0.851704},
     "brpo": dict.fromkeys((2, 3, 4), 0.906536),

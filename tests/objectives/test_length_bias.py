@@ -91,6 +91,17 @@ def test_a_divisor_that_is_a_length_pulls_both_ways(name: str) -> None:
     assert abs(found.wrong + expected) < 4 * found.wrong_error
 
 
+def test_a_mean_over_tokens_as_a_baseline_pulls_by_one_over_the_group() -> None:
+    """p(1−p)(1−s)(N−1)/(N(N+1)), from E[L²/T] = (2(N/s + 1)/(N + 1) − 1)/N for the L tokens of one of T.
+
+    With turns for tokens: the returns of all turns of a group as one baseline.
+    """
+    found = sampled_length_bias(objective("opo"), groups=60_000)
+    expected = SUCCESS * (1 - SUCCESS) * (1 - STOP) * (GROUP - 1) / (GROUP * (GROUP + 1))
+    assert abs(found.right - expected) < 4 * found.right_error and found.right > 10 * found.right_error
+    assert abs(found.wrong + expected) < 4 * found.wrong_error
+
+
 def test_it_is_the_division_by_length_alone_that_pulls() -> None:
     """Dr. GRPO with its answers divided by their length, everything else kept."""
     found = sampled_length_bias(replace(objective("dr_grpo"), aggregate=sequence_mean))

@@ -5,6 +5,7 @@ In the world of 15 answers a turn is a token, paid what the answer would be, wer
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,12 +27,13 @@ from gnomon.objectives import (
     rebn,
     standardised_turn_returns,
     turn_gae,
+    turn_grpo,
     turn_ppo,
     turn_reinforce,
     turn_reinforce_discounted,
     turn_returns,
 )
-from gnomon.theory.exact import moments
+from gnomon.theory.exact import declared_gradient, moments, report
 from gnomon.theory.world import correct, graded, outcomes, step_of, world
 
 F64 = torch.float64
@@ -152,6 +154,120 @@ def test_what_credit_over_turns_needs_is_asked_for() -> None:
         turn_reinforce().credits(replace(step, segment=None))
     with pytest.raises(ValueError, match="segment 1 has no reward"):
         turn_reinforce().credits(rollouts([[1, 1]], [0, 1], [[[1.0], [1.0]]]))
+
+
+# Compared within the group, where the policy decides when it stops.
+
+
+def depths() -> Tensor:
+    """[prefixes] tokens before each."""
+    place = world()
+    found = torch.zeros(place.prefixes, dtype=torch.int64)
+    start = place.lengths.cumsum(0) - place.lengths
+    found[place.prefix] = torch.arange(len(place.prefix)) - start[place.answer]
+    return found
+
+
+def by_turn(weights: list[float], gradient: Tensor) -> Tensor:
+    """A gradient with the choices of every turn weighed: each prefix has parameters of its own."""
+    return (torch.tensor(weights, dtype=F64)[depths()][:, None] * gradient.reshape(7, 3)).flatten()
+
+
+def reached(k: int) -> float:
+    """The chance that a rollout has a turn k."""
+    return float(world().chances(world().logits())[world().lengths > k].sum())
+
+
+@pytest.mark.parametrize("group", [2, 3, 5])
+def test_a_mean_over_all_rollouts_keeps_the_gradient(group: int) -> None:
+    truth = gradient_of(earned(1.0)) / 3
+    assert close(expected(turn_grpo(), group), (1 - 1 / group) * truth)
+    assert cosine(expected(turn_grpo(gamma=0.5), group), gradient_of(earned(0.5))) < 0.9999
+
+
+@pytest.mark.parametrize("group", [2, 3, 5])
+def test_a_mean_over_those_that_reach_a_turn_shrinks_the_turns_that_few_reach(group: int) -> None:
+    """Of N rollouts 1 + M reach a turn, and the mean holds 1/(1 + M) of oneself."""
+
+    def kept(q: float) -> float:
+        law = [math.comb(group - 1, m) * q**m * (1 - q) ** (group - 1 - m) for m in range(group)]
+        return sum(chance * m / (1 + m) for m, chance in enumerate(law))
+
+    weights = [kept(reached(k)) for k in range(3)]
+    found = expected(turn_grpo(compared="reached"), group)
+    assert close(found, by_turn(weights, gradient_of(earned(1.0)) / 3))
+    assert weights == pytest.approx([1 - (1 - (1 - reached(k)) ** group) / (group * reached(k)) for k in range(3)])
+    assert (
+        weights[0] == pytest.approx(1 - 1 / group) and weights[0] > weights[1] > weights[2] and max(weights[2:]) < 0.7
+    )
+
+
+def test_a_mean_of_the_reward_of_each_turn_makes_stopping_pay() -> None:
+    """However large the group is: who goes on has the mean reward of the next turn taken off."""
+    place = world()
+    chance = place.chances(place.logits())
+    paid = torch.tensor([[correct(text[: k + 1]) for k in range(3)] for text in place.answers], dtype=F64)
+    there = place.lengths[:, None] > torch.arange(3)
+    means = (chance[:, None] * paid * there).sum(0) / (chance[:, None] * there).sum(0)
+    hidden = gradient_of(((paid - means) * there).sum(1)) / 3
+    row, possible = turn_grpo(compared="rewards"), outcomes(place, place.logits(), correct)
+    assert row.closed is not None
+
+    def declared(group: int) -> Tensor:
+        assert row.closed is not None
+        return declared_gradient(row.closed, place, policy=place.logits(), possible=possible, group=group)
+
+    assert close(expected(row, 4), declared(4))
+    assert torch.allclose(declared(10**6), hidden, rtol=0, atol=1e-6)
+    truth = gradient_of(earned(1.0)) / 3
+    assert cosine(hidden, truth) < 0.99 and cosine(declared(4), truth) < 0.99
+    stops = torch.arange(21).reshape(7, 3)[depths() < 2, 2]
+    assert bool((hidden[stops] > truth[stops] + 1e-3).all()), "a stop before the limit is worth more than it earns"
+
+
+def test_a_mean_over_all_turns_is_biased_by_one_over_the_group() -> None:
+    """The rollout decides how many turns the mean has; the bias fades with the group."""
+    row, place = turn_grpo(compared="turns"), world()
+    possible, truth = outcomes(place, place.logits(), correct), gradient_of(earned(1.0)) / 3
+    apart = {}
+    for group in (2, 4, 8, 16):
+        assert row.closed is not None
+        claim = declared_gradient(row.closed, place, policy=place.logits(), possible=possible, group=group)
+        apart[group] = float((claim - truth).norm() / truth.norm())
+        assert group > 4 or close(expected(row, group), claim)
+    assert all(1.7 < apart[n] / apart[2 * n] < 2.2 for n in (4, 8)) and apart[2] > 0.3
+
+
+def test_with_a_reward_at_the_end_the_mean_over_all_turns_is_that_of_lengths() -> None:
+    """Of a length-weighted baseline, which opo has over tokens."""
+    step = replace(rollouts([[3, 1, 2]], [0, 1, 2, 0, 0, 1]), rewards=torch.tensor([[1.0, 0.0, 0.5]], dtype=F64))
+    assert torch.allclose(turn_grpo(compared="turns").credits(step), objective("opo").credits(step))
+
+
+def test_what_turns_are_compared_with_by_hand() -> None:
+    """Returns 4, 3 | 6 | 2, 2, 1 in a group, and a rollout without a token."""
+    paid = [[[1.0, 3.0, 9.0], [6.0, 9.0, 9.0], [0.0, 1.0, 1.0], [5.0, 5.0, 5.0]]]
+    step = rollouts([[2, 1, 3, 0]], [0, 1, 0, 0, 1, 2], paid)
+    by_hand = {
+        "rollouts": [4 - 3, 3 - 1.25, 6 - 3, 2 - 3, 2 - 1.25, 1 - 0.25],
+        "reached": [4 - 4, 3 - 2.5, 6 - 4, 2 - 4, 2 - 2.5, 0],
+        "turns": [4 - 3, 3 - 3, 6 - 3, 2 - 3, 2 - 3, 1 - 3],
+        "rewards": [1 - 7 / 3 + 3 - 2, 3 - 2, 6 - 7 / 3, -7 / 3 + 1 - 2 + 0, 1 - 2 + 0, 0],
+    }
+    for compared, values in by_hand.items():
+        assert turn_grpo(compared=compared).credits(step).tolist() == pytest.approx(values), compared
+    # Two rollouts reach turn 1, with returns 3 and 2 of deviation ½; one reaches turn 2.
+    found = turn_grpo(compared="reached", scale="deviation", epsilon=0.0).credits(step).tolist()
+    assert [found[place] for place in (1, 4, 5)] == pytest.approx([1, -1, 0])
+
+
+@pytest.mark.parametrize("compared", ["rollouts", "reached", "turns", "rewards"])
+def test_the_report_says_what_each_turn_has_of_the_gradient(compared: str) -> None:
+    found = report(turn_grpo(compared=compared), group=3)
+    fair = compared == "rollouts"
+    assert found.turns_cosine is not None and (found.turns_cosine > 1 - 1e-12) == fair
+    assert (max(found.turns) - min(found.turns) < 1e-12) == fair and "by turn" in str(found)
+    assert report("dr_grpo", group=3).turns_cosine is None and "by turn" not in str(report("dr_grpo", group=3))
 
 
 # Over a critic.

@@ -229,6 +229,42 @@ def turn_ppo_loss(step: Step, logp: Tensor, gamma: float, lam: float, clip_low: 
     return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
 
 
+def turn_grpo_loss(
+    step: Step,
+    logp: Tensor,
+    gamma: float,
+    compared: str,
+    scale: str,
+    clip_low: float,
+    clip_high: float,
+    epsilon: float,
+) -> Tensor:
+    def apart(value: float, among: list[float]) -> float:
+        spread = statistics.pstdev(among) + epsilon if scale == "deviation" else 1.0
+        return 0.0 if len(set(among)) == 1 else (value - statistics.fmean(among)) / spread
+
+    returns, credit = _turn_returns(step, gamma), Credit()
+    ks = {(g, i): turns for g, i, turns in _turns(step)}
+    sizes = [len(group) for group in step.rewards]
+    for (g, i), turns in ks.items():
+        group = [ks.get((g, j), []) for j in range(sizes[g])]
+        paid = [step.early[g][j] for j in range(sizes[g])]
+        later = 0.0
+        for k in reversed(range(len(turns))):
+            if compared == "rewards":
+                there = [paid[j][k] for j, theirs in enumerate(group) if len(theirs) > k]
+                later = apart(paid[i][k], there) + gamma * later
+                credit |= dict.fromkeys(turns[k], later)
+                continue
+            among = {
+                "rollouts": [returns[theirs[k][0]] if len(theirs) > k else 0.0 for theirs in group],
+                "reached": [returns[theirs[k][0]] for theirs in group if len(theirs) > k],
+                "turns": [returns[turn[0]] for theirs in group for turn in theirs],
+            }[compared]
+            credit |= dict.fromkeys(turns[k], apart(returns[turns[k][0]], among))
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
 def rebn_loss(step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
     returns = _turn_returns(step, gamma)
     every = [returns[tokens[0]] for _, _, turns in _turns(step) for tokens in turns]

@@ -33,6 +33,7 @@ from gnomon.objectives import (
 
 USUAL, GAE = "turn_reinforce,gamma=0.9", "turn_ppo,gamma=0.9,lam=0.7"
 NORMED = "rebn,gamma=0.9,epsilon=0.1"
+COMPARED = ("turn_grpo,compared=reached", "turn_grpo,compared=turns,gamma=0.5", "turn_grpo,compared=rewards,gamma=0.5")
 
 
 def one_turn(rollouts: Rollouts) -> Rollouts:
@@ -130,7 +131,8 @@ def budget(
 
 def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
     """What is wrong, of which case, and the row."""
-    for name in ("turn_reinforce", USUAL, "turn_reinforce_discounted", GAE, "rebn", NORMED, "brpo", "brpo_released"):
+    by_turn = ("turn_reinforce", USUAL, "turn_reinforce_discounted", "turn_grpo", *COMPARED, GAE, "rebn", NORMED)
+    for name in (*by_turn, "brpo", "brpo_released"):
         row = CASES[name].row
         yield "credit of the last token on all", name, of_credit(row, of_the_last)
         yield "one turn", name, seeing(row, one_turn)
@@ -140,6 +142,7 @@ def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "mean over own tokens", name, replace(row, aggregate=sequence_mean)
         if not name.startswith("brpo"):
             yield "all rewards at the end", name, seeing(row, reward_at_the_end)
+        if not name.startswith(("brpo", "turn_grpo")):
             yield "mean of the group taken off", name, replace(row, advantage=mean_centred)
         if row.min_group == 1:
             yield "whole groups only claimed", name, replace(row, min_group=2)
@@ -154,6 +157,14 @@ def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
     name = "turn_reinforce_discounted"
     yield "discounted to the turn alone", name, replace(started, credit=partial(turn_returns, gamma=0.9))
     yield "the usual form claimed", name, replace(started, target=row.target)
+    for name in ("turn_grpo", *COMPARED):
+        row = CASES[name].row
+        yield "nothing taken off", name, replace(row, advantage=raw)
+        yield "no baseline claimed", name, replace(row, baseline=Baseline.NONE)
+        for other in ("turn_grpo", *COMPARED):
+            if other != name:
+                yield f"compared as {other}", name, replace(row, credit=CASES[other].row.credit)
+                yield f"the target of {other}", name, replace(row, target=CASES[other].row.target)
     row = CASES[GAE].row
     yield "over tokens", GAE, replace(row, credit=partial(gae, gamma=0.9, lam=0.7))
     yield "λ of one", GAE, replace(row, credit=partial(turn_gae, gamma=0.9, lam=1.0))

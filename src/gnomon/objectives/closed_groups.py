@@ -12,7 +12,7 @@ from functools import partial
 from gnomon.objectives.closed import sums
 from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape
 
-__all__ = ["pairs_by_target", "position_baseline", "states", "with_tokens_of_best"]
+__all__ = ["pairs_by_target", "position_baseline", "states", "turns", "with_tokens_of_best"]
 
 
 def position_baseline(text: str) -> ClosedForm:
@@ -97,6 +97,47 @@ def _states(
     def h(own: Seen) -> Sequence[float]:
         ahead = rollouts * (1 - 1 / group) * (whole[id(own)] - mean)
         return [(ahead + weight * apart(own, turn)) / max_tokens for turn in range(own.length)]
+
+    return h
+
+
+def turns(compared: str, gamma: float, text: str) -> ClosedForm:
+    """What is earned from each turn on, less a mean within the group, every token a turn.
+
+    Equation: hₖ = (1 − 1/N) G_k / L_max against all rollouts; w_k G_k / L_max against those that reach turn k, with
+        w = 1 − (1 − (1−q)ᴺ)/(N q) and q the chance to reach it; Σ_{l≥k} γ^{l−k} w_l (r_l − m_l) / L_max for rewards
+        against those that reach their turn, m the mean of theirs; (G_k − E[(g + S)/(|y| + n)]) / L_max against all
+        turns, g the sum of the own returns, n and S turns and returns of N−1 others.
+    Args: compared, the option of that name.
+    Source: derived: of N rollouts 1 + M reach a turn, M ~ Bin(N−1, q), so the mean holds an own share of E[1/(1 + M)].
+    """
+    return ClosedForm(shape=partial(_turns, compared=compared, gamma=gamma), text=text)
+
+
+def _turns(law: Chances, group: int, max_tokens: int, *, compared: str, gamma: float) -> Shape:
+    def returns(seen: Seen) -> list[float]:
+        return [math.fsum(gamma ** (k - t) * seen.early[k] for k in range(t, seen.length)) for t in range(seen.length)]
+
+    def total(seen: Seen) -> tuple[float, ...]:
+        return seen.length, math.fsum(returns(seen))
+
+    reach = [math.fsum(chance for seen, chance in law if seen.length > k) for k in range(max_tokens)]
+    mean = [math.fsum(c * seen.early[k] for seen, c in law if seen.length > k) / reach[k] for k in range(max_tokens)]
+    kept = [1 - (1 - (1 - q) ** group) / (group * q) for q in reach]
+    others = sums(law, total, group - 1) if compared == "turns" else {}
+
+    def h(own: Seen) -> Sequence[float]:
+        value, place = returns(own), range(own.length)
+        if compared == "rewards":
+            apart = [kept[k] * (own.early[k] - mean[k]) for k in place]
+            value = [math.fsum(gamma ** (k - t) * apart[k] for k in range(t, own.length)) for t in place]
+        elif compared == "turns":
+            taken = math.fsum(c * (math.fsum(value) + s) / (own.length + n) for (n, s), c in others.items())
+            value = [each - taken for each in value]
+        else:
+            share = [1 - 1 / group] * own.length if compared == "rollouts" else kept
+            value = [share[k] * value[k] for k in place]
+        return [each / max_tokens for each in value]
 
     return h
 

@@ -341,6 +341,17 @@ TABLE = (
         | {"history": Option(2, "H, observations of the past that distinguish turns, beside the last", least=0),
            "alpha": Option(1.0, "α of the weight (h + 2)^α of turns that share h observations of the past", least=0)}
         | CLIP, min_group=1),
+    Declaration("turn_grpo",
+        "GRPO over turns: what is earned from each turn on, compared within the group in one of four ways.",
+        "MT-GRPO 2025, arXiv 2505.11821; verl-project/verl#7244",
+        discount(1.0, "turn")
+        | {"compared": Option("rollouts",
+               "with what: the returns of all rollouts, 0 where one has ended; of the rollouts that reach the turn; "
+               "of all turns; or each reward where its turn is reached, then summed",
+               choices=("rollouts", "reached", "turns", "rewards")),
+           "scale": Option("none", "whether the difference is divided by the deviation of what it is compared with",
+               choices=("none", "deviation"))}
+        | CLIP | epsilon(1e-6)),
     Declaration("rebn",
         "ReBN: returns of turns, standardised over every turn of the step; no group is compared with itself.",
         "GEM 2025, arXiv 2510.01051; axon-rl/gem, examples/train_oat",

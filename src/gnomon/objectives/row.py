@@ -109,6 +109,8 @@ class Baseline(StrEnum):
     """A constant that it earns too changes nothing."""
     STATE = "mean of the turns in the same state"
     """Of turns that reply to the same observation: a constant on every return changes nothing."""
+    TURNS = "means over turns of the group"
+    """Of rewards that come in several parts, a constant on every return changes nothing."""
     STEP = "mean of the whole step"
     """Of tokens or turns: of rewards that come in several parts, a constant on every return changes nothing."""
 

@@ -7,6 +7,7 @@ The advantage of the row (rewards [G, N] to [G, N]) is taken of each segment in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,9 @@ __all__ = [
     "discounted_turn_returns",
     "each",
     "history_centred",
+    "returns_over_turns",
+    "returns_where_reached",
+    "rewards_where_reached",
     "standardised_turn_returns",
     "state_centred",
     "turn_gae",
@@ -41,6 +45,54 @@ def turn_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> T
     segment = _segment(rollouts)
     returns = each(discounted(paid(rollouts), gamma), advantage)
     return returns[rollouts.sequence, segment]
+
+
+def returns_where_reached(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
+    """What a rollout earns from each turn on, compared among the rollouts of the group that reach the turn.
+
+    Equation: A_k = A(G_k over the rollouts with a turn k), on every token of turn k.
+    Args: gamma, discount per turn, 0 … 1.
+    Returns: [T], in units of reward; the fewer rollouts reach a turn, the less it counts.
+    Raises: ValueError for rollouts without segments.
+    """
+    returns = discounted(paid(rollouts), gamma)
+    return _where_reached(rollouts, returns, advantage)[rollouts.sequence, _segment(rollouts)]
+
+
+def rewards_where_reached(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
+    """The reward of each turn, compared among the rollouts of the group that reach it, summed from each turn on.
+
+    Equation: A_k = Σ_{l≥k} γ^{l−k} A(r_l over the rollouts with a turn l), on every token of turn k.
+    Returns: [T], in units of reward. A rollout that goes on has more taken off, so it is paid less for going on.
+    Raises: ValueError for rollouts without segments.
+    """
+    apart = _where_reached(rollouts, paid(rollouts), advantage)
+    return discounted(apart, gamma)[rollouts.sequence, _segment(rollouts)]
+
+
+def returns_over_turns(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
+    """What a rollout earns from each turn on, compared among all turns of the group.
+
+    Equation: A_k = A(G_l over all turns l of all rollouts), on every token of turn k.
+    Returns: [T], in units of reward. A rollout decides how many turns the mean has, so it biases it by about 1/N.
+    Raises: ValueError for rollouts without segments.
+    """
+    returns = discounted(paid(rollouts), gamma)
+    spoken, found = _spoken(rollouts, returns.shape[2]).reshape(returns.shape), torch.zeros_like(returns)
+    for values, there, out in zip(returns, spoken, found, strict=True):
+        if there.any():
+            out[there] = advantage(values[there][None])[0]
+    return found.flatten(0, 1)[rollouts.sequence, _segment(rollouts)]
+
+
+def _where_reached(rollouts: Rollouts, values: Tensor, advantage: Advantage) -> Tensor:
+    """[G·N, M] the advantage of [G, N, M] values, turn by turn among the rollouts of a group that have it."""
+    spoken, found = _spoken(rollouts, values.shape[2]).reshape(values.shape), torch.zeros_like(values)
+    for turn in range(values.shape[2]):
+        for group, there in enumerate(spoken[:, :, turn]):
+            if there.any():
+                found[group, there, turn] = advantage(values[group, there, turn][None])[0]
+    return found.flatten(0, 1)
 
 
 def discounted_turn_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
@@ -219,6 +271,13 @@ def history_centred(rollouts: Rollouts, advantage: Advantage, *, gamma: float, h
         total += weight * (returns - alike.mean(returns))
         weights += weight
     return torch.where(weights > 0, total / weights, 0.0)[turns.of_token]
+
+
+COMPARED: dict[str, Callable[..., Tensor]] = {
+    "rollouts": turn_returns, "reached": returns_where_reached, "turns": returns_over_turns,
+    "rewards": rewards_where_reached,
+}  # fmt: skip
+"""What a turn is compared with, by the value of the option `compared`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

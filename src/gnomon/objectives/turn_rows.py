@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, ratios, turn_credit
-from gnomon.objectives.group_rows import reinforce
+from gnomon.objectives import advantages, aggregate, closed, closed_groups, ratios, turn_credit
+from gnomon.objectives.group_rows import dr_grpo, reinforce
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 from gnomon.objectives.token_rows import LAMBDA_RETURN
 
-__all__ = ["brpo", "brpo_released", "rebn", "turn_ppo", "turn_reinforce", "turn_reinforce_discounted"]
+__all__ = [
+    "brpo", "brpo_released", "rebn", "turn_grpo", "turn_ppo", "turn_reinforce", "turn_reinforce_discounted",
+]  # fmt: skip
 
 
 @row
@@ -67,6 +69,51 @@ def turn_ppo(*, gamma: float, lam: float, clip_low: float, clip_high: float) -> 
         baseline=Baseline.CRITIC,
         noise=Noise.EVEN if lam == 1 else Noise.MOVES,
         equation="κ = clip(ρ; A)·A / (S·L_max), A_t = Σ_l (γλ)ˡ δ_{t+l}, δ_t = r_t + γV_{t+1} − V_t over turns",
+    )
+
+
+COMPARED_WITH = {
+    "rollouts": "mean G_k of the group, 0 where a rollout has ended",
+    "reached": "mean G_k of the rollouts that reach turn k",
+    "turns": "mean G over the turns of the group",
+    "rewards": "means of r_l over the rollouts that reach turn l ≥ k",
+}
+"""What is taken off, by the option `compared`."""
+TURN_TARGETS = {
+    "rollouts": "(1 − 1/N) Σ π G_k ∇log π / L_max over turns k, at γ = 1 (1 − 1/N) ∇E[Σ_k r_k] / L_max",
+    "reached": "Σ π w_k G_k ∇log π / L_max over turns k, w = 1 − (1 − (1−q)ᴺ)/(N q), q the chance to reach turn k",
+    "turns": "Σ π (G_k − E[(g + S)/(|y| + n)]) ∇log π / L_max, g own returns, n and S turns and returns of the others",
+    "rewards": "Σ π h_k ∇log π / L_max, h_k = Σ_{l≥k} γ^{l−k} w_l (r_l − E[r_l | l reached])",
+}
+"""The expected gradient, by the option `compared`."""
+
+
+@row
+def turn_grpo(
+    *, gamma: float, compared: str, scale: str, clip_low: float, clip_high: float, epsilon: float
+) -> Objective:
+    """Where the policy decides when it stops, the mean must count the rollouts that have stopped: only `rollouts`
+    maximises what is earned.
+
+    Differs: the source divides by the deviation and has two turns.
+    """
+    standard = partial(advantages.standardised, epsilon=epsilon)
+    text = f"Σ π hₖ ∇log π, hₖ = E[A_k] / L_max, A_k = G_k − {COMPARED_WITH[compared]}"
+    return replace(
+        dr_grpo(clip_low, clip_high),
+        advantage=advantages.mean_centred if scale == "none" else standard,
+        credit=partial(turn_credit.COMPARED[compared], gamma=gamma),
+        target=TokenShape(
+            credit=partial(
+                _compared_turns, compared=compared, gamma=gamma, epsilon=epsilon if scale == "deviation" else None
+            ),
+            text=text,
+            closed=closed_groups.turns(compared, gamma, TURN_TARGETS[compared]) if scale == "none" else None,
+        ),
+        baseline=Baseline.TURNS,
+        noise=Noise.EVEN,
+        equation=f"κ = clip(ρ; A)·A / (S·L_max), A_k = G_k − {COMPARED_WITH[compared]}, G_k = Σ_{{l≥k}} γ^{{l−k}} r_l"
+        + (", divided by their deviation + ε" if scale == "deviation" else ""),
     )
 
 
@@ -171,6 +218,32 @@ def _constant_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: 
         / (max_tokens * (1 + len(others)))
         for turn in range(own.length)
     ]
+
+
+def _compared_turns(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, compared: str, gamma: float, epsilon: float | None
+) -> list[float]:
+    company = [own, *others]
+
+    def apart(value: float, among: Sequence[float]) -> float:
+        if epsilon is None or min(among) == max(among):
+            return value - math.fsum(among) / len(among)
+        mean = math.fsum(among) / len(among)
+        return (value - mean) / (math.sqrt(math.fsum((x - mean) ** 2 for x in among) / len(among)) + epsilon)
+
+    mine, every = _returns(own, gamma), [_returns(seen, gamma) for seen in company]
+    if compared == "turns":
+        found = [apart(value, [x for returns in every for x in returns]) for value in mine]
+    elif compared == "rollouts":
+        found = [apart(mine[k], [(*returns, *[0.0] * max_tokens)[k] for returns in every]) for k in range(own.length)]
+    elif compared == "reached":
+        found = [apart(mine[k], [returns[k] for returns in every if len(returns) > k]) for k in range(own.length)]
+    else:
+        paid = [apart(own.early[k], [seen.early[k] for seen in company if seen.length > k]) for k in range(own.length)]
+        found = [
+            math.fsum(gamma ** (later - k) * paid[later] for later in range(k, own.length)) for k in range(own.length)
+        ]
+    return [value / (max_tokens * len(company)) for value in found]
 
 
 def _constant_standardised(

@@ -10,12 +10,13 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts, terminal
+from gnomon.objectives.declaration import Need
 from gnomon.objectives.reach import Reach
 from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.table import objective
@@ -203,6 +204,11 @@ class ExactReport:
     """p, the expected reward."""
     groups: int
     """Multisets summed over."""
+    turns: tuple[float, ...] = ()
+    """Of a row that reads rewards of turns: its expected gradient on the choices of turn 1, 2, …, as a multiple of
+    ∇E[Σ_k r_k] there. Equal numbers and `turns_cosine` 1: it maximises what turns earn."""
+    turns_cosine: float | None = None
+    """Between the expected gradient and ∇E[Σ_k r_k]."""
 
     def __str__(self) -> str:
         rows = [
@@ -212,6 +218,11 @@ class ExactReport:
             ("variance", f"{self.variance:.4g}", "trace of the covariance, per group"),
             ("noise", "—" if math.isinf(self.noise) else f"{self.noise:.4g}", "√variance / norm of the expectation"),
         ]
+        if self.turns_cosine is not None:
+            rows += [
+                ("earned", f"{self.turns_cosine:.6f}", "cosine with the gradient of what turns earn, ∇E[Σ_k r_k]"),
+                ("by turn", " ".join(f"{size:.3g}" for size in self.turns), "times that gradient, turn by turn"),
+            ]
         head = f"{self.name}, group of {self.group}: {self.groups} groups enumerated, p = {self.success:.3f}"
         width = max(len(value) for _, value, note in rows if note)
         lines = [f"  {label:<9} {value:<{width}}  {note}".rstrip() for label, value, note in rows]
@@ -234,6 +245,7 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
     claim = declared_gradient(chosen.target, place, policy=policy, possible=possible, group=group)
     truth = place.per_answer(place.scores(policy)).T @ (plain.chance * plain.reward)
     size, norm = float(claim.abs().max()), float(found.mean.norm())
+    turns, turns_cosine = _by_turn(chosen, place, possible, found.mean)
     return ExactReport(
         name=chosen.name,
         group=group,
@@ -246,4 +258,29 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
         target_norm=float(claim.norm()),
         success=float(plain.chance @ plain.reward),
         groups=found.groups,
+        turns=turns,
+        turns_cosine=turns_cosine,
     )
+
+
+def _by_turn(row: Objective, place: World, possible: Outcomes, mean: Tensor) -> tuple[tuple[float, ...], float | None]:
+    """`turns` and `turns_cosine` of a report; turns are tokens here, and every prefix has parameters of its own."""
+    if Need.BUDGETS in row.needs:
+        return (), None
+    step = step_of(place, possible, torch.arange(len(possible.answer))[None])
+    if torch.equal(row.credits(step), row.credits(replace(step, segment_rewards=None))):
+        return (), None
+    depth = torch.arange(place.max_tokens)
+    earned = torch.where(depth < place.lengths[:, None], place.early(possible), 0.0).sum(dim=1)
+    logits = place.logits()
+    truth = (place.per_answer(place.scores(logits)).T @ (place.chances(logits) * earned)).reshape(place.prefixes, -1)
+    of_prefix = torch.zeros(place.prefixes, dtype=torch.int64)
+    start = place.lengths.cumsum(0) - place.lengths
+    of_prefix[place.prefix] = torch.arange(len(place.prefix)) - start[place.answer]
+    found = mean.reshape(truth.shape)
+    products, squares = (
+        torch.zeros(place.max_tokens, dtype=truth.dtype).index_add(0, of_prefix, (one * truth).sum(dim=1))
+        for one in (found, truth)
+    )
+    cosine = float((found * truth).sum() / (found.norm() * truth.norm()))
+    return tuple((products / squares).tolist()), cosine
