@@ -12,6 +12,9 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.comparison.diverge import ADVICE, STAGES, diverge, first
+from gnomon.integrations.imports.rollout import Foreign, single_turn, task_of
+from gnomon.integrations.imports.run import ImportedRun
+from gnomon.types import Message
 
 BASE: dict[str, Any] = {"steps": 2, "rollout": {"prompts": 4, "group": 4}, "eval": {"tasks": 1}, "quiet": True}
 Made = Callable[..., Path]
@@ -58,6 +61,30 @@ def test_a_command_shows_both_values_and_exits_with_1(made: Made) -> None:
     assert command("diverge", str(one), str(one)).returncode == 0
 
 
+def conversation(folder: Path, *, first: int = 5, observed: int = 7, second: int = 8, turns: int = 2) -> Path:
+    """A run of one rollout of two turns: the prompt 1 2, a token, an observation, a token."""
+    asked = task_of((Message(role="user", content="a game"),))
+    one = single_turn(asked.messages, "x", prompt_ids=[1, 2], token_ids=[first], logprobs=[-0.5])
+    two = single_turn((), "y", prompt_ids=[1, 2, first, observed], token_ids=[second], logprobs=[-0.25])
+    row = Foreign(task=asked, turns=(*one, *two)[:turns], source="", reward=1.0, coefficients=(0.5, 0.25))
+    with ImportedRun(folder, format="ours") as run:
+        run.step(0, [row], grad_norm=1.0, weights=[1.0])
+    return folder
+
+
+@pytest.mark.parametrize(("changed", "stage", "where"), [
+    ({"first": 6}, "sampled tokens", "group 0, rollout 0, token 0"),
+    ({"observed": 9}, "prompt tokens", "group 0, rollout 0, turn 1, token 3"),
+    ({"second": 9}, "sampled tokens", "group 0, rollout 0, turn 1, token 0"),
+    ({"turns": 1}, "prompt tokens", "group 0, rollout 0, turn 1"),
+])  # fmt: skip
+def test_every_turn_is_compared(changed: dict[str, int], stage: str, where: str, tmp_path: Path) -> None:
+    base = conversation(tmp_path / "a")
+    found = diverge(base, conversation(tmp_path / "b", **changed))
+    assert (found.stage, found.where) == (stage, where) and ADVICE[stage] in str(found)
+    assert not diverge(base, conversation(tmp_path / "c"))
+
+
 @pytest.mark.parametrize(("old", "new", "stage"), [
     ('"completion": "4"', '"completion": "04"', "sampled tokens"), ("0.7}", "0.9}", "advantage"),
     ("2+2?", "2+3?", "tasks"),
@@ -76,7 +103,7 @@ def test_logs_of_trl_are_compared_by_their_texts(old: str, new: str, stage: str,
 @pytest.mark.parametrize("stage", STAGES[:-1])
 def test_a_difference_in_recorded_values_is_placed(stage: str) -> None:
     a: dict[str, Any]
-    if stage in ("log-probabilities", "advantage", "gradient norm"):
+    if stage in ("log-probabilities", "advantage", "coefficient", "gradient norm"):
         a, b = {"x": [math.nan, 0.5, -2.0]}, {"x": [math.nan, 0.5, -2.0 + 1e-3]}
         assert first(stage, a, b, 1e-2) == (None, True)
     elif stage in ("prompt tokens", "sampled tokens"):

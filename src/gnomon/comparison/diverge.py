@@ -1,8 +1,9 @@
 """Where two runs part: the first stage of a step in which they differ, of Gnomon's runs and of imported logs.
 
 A step passes through stages: its tasks are chosen, prompts become tokens, replies are sampled with their
-log-probabilities, judged, and given advantages; the gradient has a norm, and moves the weights. What differs in one
-stage differs in most of those behind it, so the first one is where to look.
+log-probabilities, turn by turn; they are judged, given advantages and, token by token, coefficients; the gradient has
+a norm, and moves the weights. What differs in one stage differs in most of those behind it, so the first one is where
+to look.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ from gnomon.types import Group, Rollout
 
 __all__ = ["STAGES", "Divergence", "diverge"]
 
-STAGES = (
-    "tasks", "prompt tokens", "sampled tokens", "log-probabilities", "verdict", "advantage", "gradient norm", "weights",
-)  # fmt: skip
-"""In the order in which a step passes through them. Of several turns only the first prompt is compared; where a log has
-no tokens, replies are compared as texts."""
-NUMBERS = ("log-probabilities", "advantage", "gradient norm")
+OF_TURNS = ("prompt tokens", "sampled tokens", "log-probabilities")
+STAGES = ("tasks", *OF_TURNS, "verdict", "advantage", "coefficient", "gradient norm", "weights")
+"""In the order in which a step passes through them; those of `OF_TURNS` turn by turn. Where a log has no tokens,
+replies are compared as texts."""
+NUMBERS = ("log-probabilities", "advantage", "coefficient", "gradient norm", "weights")
 """Stages whose values are compared up to a tolerance."""
 ADVICE = {
     "tasks": "compare the seeds, the rows and their order (shuffling, filters, a resumed data loader)",
-    "prompt tokens": "compare the chat templates, the system prompts, and whether the start token is added twice",
+    "prompt tokens": "compare the chat templates, the system prompts, and whether the start token is added twice; "
+    "after the first turn, what the environment or its tools replied",
     "sampled tokens": "compare temperature, top-p and top-k, the samplers' seeds, stop tokens and length limits",
     "log-probabilities": "compare dtype and attention, whether the temperature divides the scores, and which "
     "distribution is reported",
     "verdict": "compare what the verifiers are given, and how a failed verifier counts",
     "advantage": "compare the baseline, the division by a standard deviation and its epsilon, and who is in a group",
-    "gradient norm": "compare what the sum is divided by, masks, clipping of ratios, and penalties",
+    "coefficient": "compare what the sum is divided by, masks, clipping of ratios, penalties, and micro-batches",
+    "gradient norm": "compare what the sum is divided by, terms beside the policy loss, and which weights are trained",
     "weights": "compare the learning rate and its warm-up, the optimiser's settings, the bound on the gradient norm, "
     "and whether new weights reached the sampler",
 }
@@ -87,8 +89,8 @@ class Divergence:
 def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence:
     """The first stage in which two runs of one recipe differ.
 
-    Args: tolerance: largest difference of log-probabilities in nats, and of advantages and gradient norms relative to
-        the larger one.
+    Args: tolerance: largest difference of log-probabilities in nats; of advantages, gradient norms and weights relative
+        to the larger one, and of coefficients relative to the largest of the step.
     Raises: RunError E404 if a folder is not a run, E405 if a record cannot be read, E409 if a run has no step.
     """
     with RunReader(a) as one, RunReader(b) as two:
@@ -96,18 +98,22 @@ def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence
         both = [steps_of(reader) for reader in readers]
         for step, other in zip(*both, strict=False):
             facts = [dict(stages(reader, at)) for reader, at in zip(readers, (step, other), strict=True)]
-            if not all(any(fact["sampled tokens"].values()) for fact in facts):  # A log may have texts alone.
-                for fact in facts:
-                    fact["sampled tokens"] = {name: fact["texts"][name] for name in fact["sampled tokens"]}
-            for stage in STAGES[:-1]:
-                found, seen = first(stage, facts[0].get(stage, {}), facts[1].get(stage, {}), tolerance)
+            if not all(any(fact.get("sampled tokens, 0", {}).values()) for fact in facts):
+                for fact in facts:  # A log may have texts alone.
+                    fact["sampled tokens, 0"] = {name: x for name, x in fact["texts"].items() if "rollout" in name}
+            for key in in_order(facts):
+                stage = key.partition(", ")[0]
+                here, there = (fact.get(key, {}) for fact in facts)
+                if stage == OF_TURNS[0] and not key.endswith(" 0"):  # One run may have no such turn.
+                    here, there = here or dict.fromkeys(there, ABSENT), there or dict.fromkeys(here, ABSENT)
+                found, seen = first(stage, here, there, tolerance)
                 known |= {stage} if seen else set()
                 if found is None:
                     continue
                 where, values = found
-                texts = [str(fact["texts"].get(where.partition(", token")[0], "")) for fact in facts]
+                texts = [str(fact["texts"].get(where.partition(", t")[0], "")) for fact in facts]
                 unknown = tuple(name for name in STAGES[: STAGES.index(stage)] if name not in known)
-                if steps and stage in ("sampled tokens", "log-probabilities"):
+                if steps and "weights" not in known and stage in ("sampled tokens", "log-probabilities"):
                     stage = "weights"  # All that the step before did is equal, and other weights have sampled.
                 return Divergence(
                     a=one.folder, b=two.folder, steps=steps, step=step, stage=stage, where=where,
@@ -127,37 +133,59 @@ def steps_of(reader: RunReader) -> list[int]:
     return found
 
 
+def in_order(facts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What `stages` has of two steps, in the order in which it came about."""
+    turns = len({key for fact in facts for key in fact if key.startswith(OF_TURNS[1])})
+    yield "tasks"
+    yield from (f"{stage}, {turn}" for turn in range(turns) for stage in OF_TURNS)
+    yield from STAGES[STAGES.index("verdict") :]
+
+
 def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a step records of every stage, by where it stands."""
+    """What a step records of every stage, by where it stands; of a stage of turns with the number of the turn."""
     groups = list(reader.groups(step))
     named = [(f"group {n}, rollout {rollout.sample}", rollout) for n, g in enumerate(groups) for rollout in g.rollouts]
+    bodies = [record.body for record in reader.records("rollout", step)]
+    learned = dict(zip((name for name, _ in named), bodies, strict=False)) if len(bodies) == len(named) else {}
     yield "tasks", {f"group {n}": asked(group) for n, group in enumerate(groups)}
-    yield "prompt tokens", {name: [list(turn.prompt_ids) for turn in rollout.turns[:1]] for name, rollout in named}
-    yield "sampled tokens", {name: sampled(rollout) for name, rollout in named}
-    yield (
-        "log-probabilities",
-        {name: [value for turn in rollout.turns for value in turn.completion.logprobs] for name, rollout in named},
-    )
+    for turn in range(max((len(rollout.turns) for _, rollout in named), default=0)):
+        at = f", turn {turn}" if turn else ""
+        there = {name: rollout for name, rollout in named if len(rollout.turns) > turn}
+        now = {name: rollout.turns[turn] for name, rollout in there.items()}
+        yield f"prompt tokens, {turn}", {name + at: list(each.prompt_ids) for name, each in now.items()}
+        yield f"sampled tokens, {turn}", {name + at: list(each.completion.token_ids) for name, each in now.items()}
+        yield (
+            f"log-probabilities, {turn}",
+            {name + at: logps(rollout, turn, learned.get(name, {})) for name, rollout in there.items()},
+        )
     yield (
         "verdict",
         {name: {"status": str(rollout.verdict.status), "reward": rollout.reward} for name, rollout in named},
     )
-    earned = [record.body.get("advantage") for record in reader.records("rollout", step)]
-    if len(earned) == len(named):
-        yield "advantage", {name: [value] for (name, _), value in zip(named, earned, strict=True) if value is not None}
-    norm = next(iter(reader.records("step", step)), None)
-    value = norm.body.get("metrics", {}).get("grad_norm") if norm else None
-    yield "gradient norm", {} if value is None else {"": [value]}
+    yield (
+        "advantage",
+        {name: [body["advantage"]] for name, body in learned.items() if body.get("advantage") is not None},
+    )
+    yield "coefficient", {name: body["coefficients"] for name, body in learned.items() if body.get("coefficients")}
+    record = next(iter(reader.records("step", step)), None)
+    body = record.body if record else {}
+    norm = body.get("metrics", {}).get("grad_norm")
+    yield "gradient norm", {} if norm is None else {"": [norm]}
+    yield "weights", {"": body["weights"]} if body.get("weights") else {}
     texts = {name: rollout.text for name, rollout in named}
     yield "texts", texts | {f"group {n}": asked(group) for n, group in enumerate(groups)}
 
 
+def logps(rollout: Rollout, turn: int, learned: Mapping[str, Any]) -> list[float]:
+    """Of the tokens of a turn: those of the sampler, or those of the policy where only they are recorded."""
+    of_sampler = list(rollout.turns[turn].completion.logprobs)
+    start = sum(len(each.completion.token_ids) for each in rollout.turns[:turn])
+    of_policy = learned.get("policy_logp", [])[start : start + len(of_sampler)]
+    return of_policy if of_policy and all(map(math.isnan, of_sampler)) else of_sampler
+
+
 def asked(group: Group) -> str:
     return "\n".join(message.content for message in group.task.messages) or group.task.id
-
-
-def sampled(rollout: Rollout) -> list[int]:
-    return [token for turn in rollout.turns for token in turn.completion.token_ids]
 
 
 def first(
@@ -166,6 +194,7 @@ def first(
     """Where a stage differs first, with both values; and whether both runs record it."""
     if not any(map(bool, a.values())) or not any(map(bool, b.values())):
         return None, False
+    numbers = [abs(x) for values in (*a.values(), *b.values()) for x in values] if stage == "coefficient" else []
     for name in dict.fromkeys([*a, *b]):
         left, right = a.get(name, ABSENT), b.get(name, ABSENT)
         if stage not in NUMBERS or ABSENT in (left, right):
@@ -173,27 +202,22 @@ def first(
                 return parted(name, left, right), True
             continue
         for place, (x, y) in enumerate(zip_longest(left, right, fillvalue=math.nan)):
-            if apart(stage, x, y) > tolerance:
+            if apart(stage, x, y, max(numbers, default=1e-300)) > tolerance:
                 return (f"{name}, token {place}" if len(left) > 1 else name, (f"{x:.9g}", f"{y:.9g}")), True
     return None, True
 
 
-def apart(stage: str, x: float, y: float) -> float:
-    """How far two numbers are apart; two that are not finite are equal."""
+def apart(stage: str, x: float, y: float, size: float = 1e-300) -> float:
+    """How far two numbers are apart, relative to the larger or to a size; two that are not finite are equal."""
     if not (math.isfinite(x) and math.isfinite(y)):
         return 0.0 if repr(x) == repr(y) else math.inf
-    return abs(x - y) / (1.0 if stage == "log-probabilities" else max(abs(x), abs(y), 1e-300))
+    return abs(x - y) / (1.0 if stage == "log-probabilities" else max(abs(x), abs(y), size))
 
 
 def parted(name: str, a: Any, b: Any) -> tuple[str, tuple[str, str]]:
     """A difference of values that are no numbers; of lists of tokens with its place."""
     if isinstance(a, list) and isinstance(b, list):
-        a, b = flat(a), flat(b)
         place = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         here = [str(tokens[place : place + 8]) if place < len(tokens) else "(the end)" for tokens in (a, b)]
         return f"{name}, token {place}", (here[0], here[1])
     return name, shortened(a, b)
-
-
-def flat(tokens: Sequence[Any]) -> list[int]:
-    return [each for part in tokens for each in (part if isinstance(part, list) else [part])]

@@ -9,9 +9,12 @@ and logs of the trainer are what they are without it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,9 @@ from gnomon.types import Message, Turn
 __all__ = ["record"]
 
 RELEASE = "1.16."
-"""Release of TRL whose trainer has the two methods that are wrapped. They are not part of its public interface."""
+"""Release of TRL whose trainer has the methods that are wrapped. They are not part of its public interface."""
+WEIGHTS = 64
+"""Weights that are recorded after each step, evenly spread over all that are trained."""
 
 
 @contextmanager
@@ -31,8 +36,9 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
     """Write the rollouts of a `GRPOTrainer` to a new run folder until the block ends.
 
     A step is the trainer's `global_step` when the rollouts were generated. Of several processes, the main one records
-    its own rollouts. Log-probabilities of the sampler are recorded where TRL has them, which is with vLLM. A completion
-    of several messages is recorded without its tokens.
+    its own rollouts. Log-probabilities of the sampler are recorded where TRL has them, which is with vLLM; those of the
+    policy, and the coefficient of every token, as its loss is computed (without Liger). A completion of several
+    messages has tokens if TRL has a mask of tools for it.
 
     Args:
         correct: the rule for right and wrong, such as `"reward >= 1"`; empty for no verdicts.
@@ -42,7 +48,7 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
     if not version("trl").startswith(RELEASE):
         raise ConfigError(
             "E071", f"the recorder does not know TRL {version('trl')}", where="gnomon.integrations.trl.record",
-            why="it wraps two methods of the trainer that each release may change",
+            why="it wraps methods of the trainer that each release may change",
             fix=f'pip install "trl=={RELEASE}*", or log_completions=True, logging_steps=1 and gnomon import',
         )  # fmt: skip
     if not trainer.accelerator.is_main_process:
@@ -52,14 +58,50 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
         if run.rule:
             run.rule(dict.fromkeys(("reward", *trainer.reward_func_names)), "gnomon.integrations.trl.record")
         recorder = Recorder(trainer, run, answer)
-        generate, judge = trainer._generate_and_score_completions, trainer._calculate_rewards
-        trainer._generate_and_score_completions = lambda inputs: recorder.generated(inputs, generate(inputs))
-        trainer._calculate_rewards = lambda *arguments: recorder.judged(arguments, judge(*arguments))
+        for name, seen in recorder.watched.items():
+            setattr(trainer, name, watching(getattr(trainer, name), seen))
         try:
             yield
         finally:
-            del trainer._generate_and_score_completions, trainer._calculate_rewards
+            for name in recorder.watched:
+                delattr(trainer, name)
             recorder.flush()
+
+
+def watching(method: Any, seen: Any) -> Any:
+    """The method, whose arguments and result are shown to a function."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        result = method(*arguments, **options)
+        seen(result, *arguments, **options)
+        return result
+
+    return call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A rollout of a step that is not stored yet."""
+
+    rollout: Foreign
+    tokens: tuple[int, ...]
+    """Of prompt and completion, those of tools included."""
+    sampled: tuple[bool, ...]
+    """Which tokens of the completion the policy sampled."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Pass:
+    """A forward pass over the policy of which a gradient is taken."""
+
+    tokens: list[tuple[int, ...]]
+    """Of every row."""
+    there: Any
+    """[rows, longest] bool, tokens of completions."""
+    logp: Any
+    """[rows, longest]"""
+    gradient: Any = None
+    """[rows, longest] of the loss in them."""
 
 
 class Recorder:
@@ -67,34 +109,75 @@ class Recorder:
 
     def __init__(self, trainer: Any, run: ImportedRun, answer: str) -> None:
         self.trainer, self.run, self.answer = trainer, run, answer
-        self.waiting: list[Foreign] = []
+        self.waiting: list[Waiting] = []
+        self.watched = {
+            "_generate_and_score_completions": self.generated, "_calculate_rewards": self.judged,
+            "_get_per_token_logps_and_entropies": self.passed, "_get_grad_norm": self.normed,
+        }  # fmt: skip
+        """Methods of the trainer, with what sees their results."""
         self._arguments: tuple[Any, ...] = ()
         self._rewards: Any = None
+        self._passes: list[Pass] = []
+        self._norm: float | None = None
 
-    def judged(self, arguments: tuple[Any, ...], rewards: Any) -> Any:
+    def judged(self, rewards: Any, *arguments: Any) -> None:
         """Keep what was judged, and the rewards. Args: rewards: [rollout of all processes, reward function]."""
         self._arguments, self._rewards = arguments, rewards
-        return rewards
 
-    def generated(self, inputs: Sequence[Mapping[str, Any]], output: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Record the rollouts of one call. Returns: what the trainer returned, as it is."""
+    def generated(self, output: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> None:
+        """Record the rollouts of one call."""
         found = list(self._rollouts(inputs, output))
         if self.waiting and self._place(self.waiting[0]) != self._place(found[0]):
             self.flush()
         self.waiting += found
-        return output
+
+    def passed(self, result: Any, model: Any, ids: Any, mask: Any, keep: int, *_: Any, **__: Any) -> None:
+        """Keep the log-probabilities of a pass whose gradient is taken, and that gradient when it is."""
+        logp = result[0]
+        if not logp.requires_grad:
+            return
+        there = mask.bool()
+        tokens = [tuple(row[kept].tolist()) for row, kept in zip(ids, there, strict=True)]
+        found = Pass(tokens=tokens, there=there[:, -keep:].cpu(), logp=logp.detach().double().cpu())
+        logp.register_hook(lambda gradient: setattr(found, "gradient", gradient.detach().double().cpu()))
+        self._passes.append(found)
+
+    def normed(self, norm: Any, *_: Any, **__: Any) -> None:
+        """Keep the norm of the first gradient after rollouts were sampled."""
+        self._norm = float(norm) if self._norm is None and norm is not None else self._norm
 
     def flush(self) -> None:
         """Store what was gathered."""
-        if self.waiting:
-            write = self.run.evaluation if self.waiting[0].held_out else self.run.step
-            write(self.waiting[0].step, self.waiting)
+        if not self.waiting:
+            return
+        if self.waiting[0].rollout.held_out:
+            self.run.evaluation(self.waiting[0].rollout.step, [each.rollout for each in self.waiting])
+        else:
+            rollouts = [self._learned(each) for each in self.waiting]
+            weights = some_weights(self.trainer.model)
+            self.run.step(self.waiting[0].rollout.step, rollouts, grad_norm=self._norm, weights=weights)
+            self._passes, self._norm = [], None
         self.waiting = []
 
-    def _place(self, each: Foreign) -> tuple[int, bool]:
-        return each.step, each.held_out
+    def _learned(self, each: Waiting) -> Foreign:
+        """The rollout with what the first pass over it has computed, if one has."""
+        for one in self._passes:
+            if each.tokens in one.tokens:
+                row = one.tokens.index(each.tokens)
+                one.tokens[row] = ()  # Equal rollouts have a row each.
+                logp, gradient = (
+                    ()
+                    if table is None
+                    else [x for x, own in zip(table[row][one.there[row]].tolist(), each.sampled, strict=True) if own]
+                    for table in (one.logp, one.gradient)
+                )
+                return replace(each.rollout, policy_logp=tuple(logp), coefficients=tuple(-x for x in gradient))
+        return each.rollout
 
-    def _rollouts(self, inputs: Sequence[Mapping[str, Any]], output: Mapping[str, Any]) -> Iterator[Foreign]:
+    def _place(self, each: Waiting) -> tuple[int, bool]:
+        return each.rollout.step, each.rollout.held_out
+
+    def _rollouts(self, inputs: Sequence[Mapping[str, Any]], output: Mapping[str, Any]) -> Iterator[Waiting]:
         _, prompts, completions, ids = self._arguments
         names = self.trainer.reward_func_names
         weights = dict(zip(names, self.trainer.reward_weights.tolist(), strict=True))
@@ -102,16 +185,18 @@ class Recorder:
         rewards = self._rewards[first : first + len(prompts)].tolist()
         padded = zip(output["prompt_ids"], output["prompt_mask"], strict=True)
         prompt_ids = [row[mask.bool()].tolist() for row, mask in padded]
-        logprobs = output.get("sampling_per_token_logps")
+        logprobs, tools = output.get("sampling_per_token_logps"), output.get("tool_mask")
         step, training = int(self.trainer.state.global_step), bool(self.trainer.model.training)
         for place, completion in enumerate(completions):
             asked = messages_of(prompts[place], "user")
             values = dict(zip(names, map(number, rewards[place]), strict=True))
             parts = parts_of(values.items(), weights)
-            known = () if logprobs is None else logprobs[place][: len(ids[place])].tolist()
-            yield Foreign(
+            size = len(ids[place])
+            known = () if logprobs is None else logprobs[place][:size].tolist()
+            sampled = (True,) * size if tools is None else tuple(tools[place][:size].bool().tolist())
+            rollout = Foreign(
                 task=task_of(asked, inputs[place].get(self.answer) if self.answer else None),
-                turns=self._turns(asked, completion, prompt_ids[place], list(ids[place]), known, step),
+                turns=self._turns(asked, completion, prompt_ids[place], list(ids[place]), known, step, sampled),
                 source=f"step {step}, row {first + place}",
                 step=step,
                 held_out=not training,
@@ -120,6 +205,7 @@ class Recorder:
                 values=values,
                 advantage=float(output["advantages"][place]) if training else None,
             )
+            yield Waiting(rollout=rollout, tokens=(*prompt_ids[place], *ids[place]), sampled=sampled)
 
     def _turns(
         self,
@@ -129,11 +215,38 @@ class Recorder:
         ids: list[int],
         logprobs: Sequence[float],
         step: int,
+        sampled: Sequence[bool],
     ) -> tuple[Turn, ...]:
-        """The turns of a completion: a text, or messages, of which one alone keeps its tokens."""
+        """The turns of a completion, a text or messages; their tokens are known if each reply is a run of the mask."""
         replies = messages_of(completion, "assistant")
-        if len(replies) != 1:
-            return turns_of((*asked, *replies))[1]
         finish = "eos" if ids and ids[-1] in self.trainer.eos_token_ids else "length"
-        tokens: dict[str, Any] = {"prompt_ids": prompt_ids, "token_ids": ids, "logprobs": logprobs}
-        return single_turn(asked, replies[0].content, finish=finish, version=step, **tokens)
+        if len(replies) == 1:
+            tokens: dict[str, Any] = {"prompt_ids": prompt_ids, "token_ids": ids, "logprobs": logprobs}
+            return single_turn(asked, replies[0].content, finish=finish, version=step, **tokens)
+        turns, found, parts = turns_of((*asked, *replies), finish)[1], [], runs(sampled)
+        if len(turns) != len(parts):
+            return turns
+        for turn, (start, end) in zip(turns, parts, strict=True):
+            tokens = {"prompt_ids": [*prompt_ids, *ids[:start]], "token_ids": ids[start:end]}
+            tokens |= {"logprobs": logprobs[start:end], "version": step}
+            ended = finish if end == len(ids) else "stop"
+            found += single_turn(turn.messages, turn.completion.text, finish=ended, **tokens)
+        return tuple(found)
+
+
+def runs(sampled: Sequence[bool]) -> list[tuple[int, int]]:
+    """Start and end of every run of sampled tokens."""
+    edges = [at for at, (one, next_) in enumerate(pairwise((False, *sampled, False))) if one != next_]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def some_weights(model: Any) -> list[float]:
+    """`WEIGHTS` of the trained weights, evenly spread over all of them."""
+    known = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    ends = list(accumulate(parameter.numel() for parameter in known))
+    found = []
+    for place in range(min(WEIGHTS, ends[-1] if ends else 0)):
+        at = place * ends[-1] // WEIGHTS if ends[-1] > WEIGHTS else place
+        which = bisect_right(ends, at)
+        found.append(float(known[which].detach().flatten()[at - ends[which]]))
+    return found

@@ -23,6 +23,8 @@ FIELDS = {
     "prompt_ids": "token ids of the prompt",
     "token_ids": "token ids of the reply",
     "logprobs": "log-probabilities of the tokens of the reply, natural logarithm",
+    "policy_logp": "the same under the policy that is trained",
+    "coefficients": "of the tokens of the reply: κ of ∇log π in the gradient that is ascended",
 }
 """What a field of a log may hold."""
 
@@ -54,4 +56,6 @@ def rollout(row: Row, place: str, options: Options) -> Foreign:
         parts=parts_of([("reward", reward)], {}),
         values={name: number(value) for name, value in row.items() if value is None or number(value) is not None},
         advantage=number(found["advantage"]),
+        policy_logp=tuple(found["policy_logp"] or ()),
+        coefficients=tuple(found["coefficients"] or ()),
     )

@@ -34,6 +34,10 @@ class Foreign:
     values: Mapping[str, float | None] = field(default_factory=dict)
     """Numbers that a rule for right and wrong may name, beside `reward`; None where this rollout has none."""
     advantage: float | None = None
+    policy_logp: tuple[float, ...] = ()
+    """Log-probability of each sampled token under the policy that was trained, as the step began."""
+    coefficients: tuple[float, ...] = ()
+    """Of each sampled token: κ of its ∇log π in the gradient that is ascended."""
     failed: str = ""
     """Why it has no verdict, if its verifier or environment failed."""
 

@@ -55,11 +55,22 @@ class ImportedRun:
             self.store.set_status(RunStatus.INTERRUPTED, "asked to stop")
         self.store.__exit__(kind, error, tb)
 
-    def step(self, step: int, rollouts: Sequence[Foreign]) -> None:
-        """Store the rollouts of a training step, and its metrics. Steps must increase."""
+    def step(
+        self, step: int, rollouts: Sequence[Foreign], *, grad_norm: float | None = None, weights: Sequence[float] = ()
+    ) -> None:
+        """Store the rollouts of a training step, and its metrics. Steps must increase.
+
+        Args: grad_norm, of the step's gradient before it is bounded; weights, some of the weights after the step.
+        """
         records, groups = self._records("rollout", step, rollouts)
         statuses = Counter(r.verdict.status.value for group in groups for r in group.rollouts)
-        body = {"metrics": metrics(groups, rollouts), "statuses": dict(sorted(statuses.items()))}
+        known = {} if grad_norm is None else {"grad_norm": grad_norm}
+        body: dict[str, Any] = {
+            "metrics": metrics(groups, rollouts) | known,
+            "statuses": dict(sorted(statuses.items())),
+        }
+        if weights:
+            body["weights"] = list(weights)
         self.store.append([*records, Record(kind="step", step=step, body=body)])
 
     def evaluation(self, step: int, rollouts: Sequence[Foreign]) -> None:
@@ -111,6 +122,9 @@ def marked(record: Record, each: Foreign) -> Record:
             body["turns"] = [{**turn, "tokens": None} for turn in body["turns"]]
     if each.advantage is not None:
         body["advantage"] = each.advantage
+    for name in ("policy_logp", "coefficients"):
+        if values := getattr(each, name):
+            body[name] = list(values)
     return replace(record, body=body)
 
 
