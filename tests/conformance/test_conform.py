@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from torch import Tensor
@@ -74,12 +75,15 @@ def test_the_command_asks_a_trainer_in_an_interpreter_of_its_own(tmp_path: Path)
         "    print('a line of its own')\n"
         "    return small_trainer.gradient(batch, 'mean of means')\n"
     )
-    done = command("conform", f"{file}:gradient", "--python", sys.executable, "--json")
+    picture = tmp_path / "badge.svg"
+    done = command("conform", f"{file}:gradient", "--python", sys.executable, "--json", "--badge", str(picture))
     cells = {cell["check"]: cell for cell in json.loads(done.stdout)}
     assert done.returncode == 1 and len(cells) == 14
     assert {name for name, cell in cells.items() if cell["grade"] == "FAIL"} == {"micro-batches"}
     assert (cells["KL penalty"]["grade"], cells["KL penalty"]["text"]) == ("refused", "we have no penalty")
     assert {cell["objective"] for cell in cells.values()} == {"our_dapo"}
+    texts = [text.text for text in ElementTree.parse(picture).iter() if text.tag.endswith("text")]
+    assert texts == ["exact gradients", "12 of 13 checks"] and "#e05d44" in picture.read_text()
 
 
 @pytest.mark.parametrize(

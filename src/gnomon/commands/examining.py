@@ -77,12 +77,15 @@ def check_weights(
 
 
 def conform(
-    what: Annotated[str, typer.Argument(metavar="TRAINER", help="trl, or a function as file.py:gradient.")],
+    what: Annotated[
+        str, typer.Argument(metavar="TRAINER", help="trl, verl, openrlhf, or a function as file.py:gradient.")
+    ],
     names: Annotated[
         list[str] | None, typer.Argument(metavar="OBJECTIVE …", help="Default: all that the trainer lists.")
     ] = None,
     python: Annotated[str, typer.Option(metavar="FILE", help="The interpreter that has the trainer.")] = sys.executable,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print tables in Markdown.")] = False,
+    badge: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Write the result as a badge.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the gradients of another trainer with what its objectives declare. Exit code 1: one differs."""
@@ -92,6 +95,8 @@ def conform(
 
     with trainer(what, python) as found:
         cells = judged(found, names or ())
+    if badge is not None:
+        badge.write_text(shown.badge(cells), "utf-8")
     if as_json:
         put(json.dumps(shown.body(cells), indent=1))
     else:

@@ -15,7 +15,7 @@ from gnomon.conformance.policy import policies
 from gnomon.conformance.process import Trainer
 from gnomon.conformance.subject import SAME, Cell, Grade, Refused, Subject, apart, compared, plain
 from gnomon.errors import ConfigError
-from gnomon.objectives import OPTIONS, objective, penalties, ratios
+from gnomon.objectives import OPTIONS, advantages, objective, penalties, ratios
 from gnomon.objectives.row import Objective, Ratio
 from gnomon.objectives.tokens import Tokens
 from gnomon.theory.exact import moments, multisets
@@ -40,7 +40,7 @@ def step(subject: Subject) -> Cell:
         subject.reading = next(reading for reading, _ in right if reading.text == cell.text)
         return cell
     matches = []
-    for changes, reading in variants(right[0][0]):
+    for changes, reading in (variant for known, _ in right for variant in variants(known)):
         each = subject.expect(reading, batch)
         scale = float(found @ each) / float(each @ each) if each.any() else 0.0
         if scale and apart(found, scale * each, subject.size) <= SAME:
@@ -147,7 +147,10 @@ def overlong(subject: Subject) -> Cell:
 def alone(subject: Subject) -> Cell:
     """Groups of one rollout: there is nothing to compare it with."""
     groups = tuple(group[:1] for group in base().groups)
-    return compared("groups of one", Batch(groups=groups), [plain(subject)], [], subject)
+    reading = plain(subject)
+    raw = replace(reading.row, advantage=advantages.raw)
+    wrong = [replace(reading, row=raw, text="the advantage of a rollout without company is its reward")]
+    return compared("groups of one", Batch(groups=groups), [reading], wrong, subject)
 
 
 def equal(subject: Subject) -> Cell:
@@ -240,6 +243,7 @@ def clip(subject: Subject) -> Cell:
         "the ratio has no gradient": ratios.no_ratio,
         "the clipped ratio is used alone, without the minimum": partial(band, low=low, high=high),
         "the two sides of the clip are exchanged": partial(ratios.ppo_clip, low=high, high=low),
+        "the ratio is clipped from below too": partial(held, low=low, high=high),
     }
     wrong = [replace(reading, row=replace(reading.row, ratio=ratio), text=text) for text, ratio in changed.items()]
     return compared("clip edges", replace(base(), groups=groups), [reading], wrong, subject)
@@ -249,6 +253,11 @@ def band(tokens: Tokens, *, low: float, high: float) -> Tensor:
     """The ratio within the band and zero outside, whatever the sign of the advantage."""
     ratio = tokens.log_ratio.exp()
     return torch.where((ratio > 1 - low) & (ratio < 1 + high), ratio, torch.zeros_like(ratio))
+
+
+def held(tokens: Tokens, *, low: float, high: float) -> Tensor:
+    """The ratio, at the ends of the band where it is outside."""
+    return tokens.log_ratio.exp().clamp(1 - low, 1 + high)
 
 
 def warm(subject: Subject) -> Cell:

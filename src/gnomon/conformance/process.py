@@ -20,7 +20,7 @@ from gnomon.errors import ConfigError, ResourceError
 __all__ = ["Trainer", "trainer"]
 
 HERE = Path(__file__).parent
-ADAPTERS = {"trl": HERE / "trl_adapter.py"}
+ADAPTERS = {name: HERE / f"{name}_adapter.py" for name in ("trl", "verl", "openrlhf")}
 """Adapters that are shipped, by the name of the library."""
 
 

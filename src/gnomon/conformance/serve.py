@@ -1,7 +1,8 @@
 """Runs in the environment of the trainer, without Gnomon: PYTHON serve.py FILE FUNCTION.
 
 Reads one batch per line of standard input as JSON, and writes one line of JSON: the values and the shape of the
-gradient of each parameter, or the reason why the trainer does not offer it, or its error.
+gradient of each parameter, or the reason why the trainer does not offer it, or its error. A trainer whose functions
+take padded tensors has them from the batch: `policy()`, `padded()` and `logp()`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,73 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 
+@cache
+def model_in(folder: str) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+
+
+class Sent(SimpleNamespace):
+    """A batch."""
+
+    rows: list[Any]
+
+    def policy(self) -> Any:
+        """The model of the batch, in float64, without gradients."""
+        model = model_in(self.model)
+        model.zero_grad()
+        return model
+
+    def anchor(self) -> Any:
+        """The reference model of a penalty."""
+        return model_in(self.reference)
+
+    def padded(self, field: str, **options: Any) -> Any:
+        """[rows, longest] a field of the rows with a number per token, zeros behind. Args: options: of the tensor."""
+        import torch
+
+        values = [torch.tensor(getattr(row, field), **options) for row in self.rows]
+        return torch.nn.utils.rnn.pad_sequence(values, batch_first=True)
+
+    def logp(self, model: Any) -> Any:
+        """[rows, longest] log-probability of every token of the completions, zeros behind."""
+        import torch
+
+        found = []
+        for row in self.rows:
+            ids = torch.tensor([[*row.prompt, *row.completion]])
+            scores = model(input_ids=ids).logits[0, len(row.prompt) - 1 : -1].log_softmax(-1)
+            found.append(scores.gather(-1, ids[0, len(row.prompt) :, None])[:, 0])
+        return torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
+
+    def old_logp(self, now: Any) -> Any:
+        """[rows, longest] those with which they were sampled. Args: now: those of the policy, if it has not moved."""
+        moved = bool(self.rows[0].behavior_logp)
+        return self.padded("behavior_logp", dtype=now.dtype) if moved else now.detach()
+
+    def of_loss_alone(self) -> None:
+        """Refuse what a trainer does outside its loss and its advantages.
+
+        Raises: NotImplementedError
+        """
+        if self.temperature != 1:
+            raise NotImplementedError("not tested: the log-probabilities are the adapter's")
+        if len({len(row.prompt) for row in self.rows}) > 1:
+            raise NotImplementedError("not tested: the adapter computes rows one by one")
+
+
 def answer(gradient: Callable[[Any], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
     try:
         rows = [SimpleNamespace(**row) for row in body["rows"]]
-        values = gradient(SimpleNamespace(**{**body, "rows": rows}))
+        values = gradient(Sent(**{**body, "rows": rows}))
         plain = {name: value.detach().cpu().double() for name, value in values.items()}
         return {"values": {name: [list(value.shape), value.flatten().tolist()] for name, value in plain.items()}}
     except NotImplementedError as why:

@@ -1,4 +1,4 @@
-"""Cells as a table for the terminal, as Markdown and as JSON."""
+"""Cells as a table for the terminal, as Markdown, as JSON and as a badge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import Any
 from gnomon.conformance.checks import CHECKS
 from gnomon.conformance.subject import Cell, Grade
 
-__all__ = ["body", "markdown", "text"]
+__all__ = ["badge", "body", "markdown", "text"]
+
+LABEL = "exact gradients"
+BADGE = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {message}">
+<title>{label}: {message}</title>
+<rect width="{left}" height="20" fill="#555"/><rect x="{left}" width="{right}" height="20" fill="{color}"/>
+<g fill="#fff" text-anchor="middle" font-family="Verdana,Geneva,DejaVu Sans,sans-serif" font-size="11">
+<text x="{at_label}" y="14">{label}</text><text x="{at_message}" y="14">{message}</text></g>
+</svg>
+"""
 
 
 def text(cells: Sequence[Cell]) -> str:
@@ -51,3 +61,15 @@ def markdown(cells: Sequence[Cell]) -> str:
         whose = [cell.objective for cell in apart if (cell.check, cell.grade, difference(cell)) == (check, grade, what)]
         lines.append(f"| {check} | {', '.join(f'`{name}`' for name in whose)} | {grade} | {what} |")
     return "\n".join(lines) + "\n"
+
+
+def badge(cells: Sequence[Cell]) -> str:
+    """A picture (SVG) of how many of the checks that could be asked have passed."""
+    asked = [cell for cell in cells if cell.grade is not Grade.REFUSED]
+    passed, wrong = (sum(cell.grade is grade for cell in asked) for grade in (Grade.PASS, Grade.FAIL))
+    message, color = f"{passed} of {len(asked)} checks", "#e05d44" if wrong else "#4c1" if passed else "#9f9f9f"
+    left, right = (10 + 7 * len(text) for text in (LABEL, message))
+    return BADGE.format(
+        label=LABEL, message=message, color=color, left=left, right=right, width=left + right, at_label=left / 2,
+        at_message=left + right / 2,
+    )  # fmt: skip
