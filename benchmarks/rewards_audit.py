@@ -1,0 +1,128 @@
+"""Audit the rewards that other packages ship: the table of docs/rewards-of-others.md.
+
+    pip install --no-deps verl==0.9.1 openrlhf==0.11.2 ms-swift==4.6.0 skyrl-gym==0.4.0 mathruler==0.1.0
+    pip install trl==1.16.0 math-verify==0.9.0 pylatexenc
+    python benchmarks/rewards_audit.py [NAME …]
+
+Of a package, only the file with the reward is loaded. The tasks are 24 sums of two numbers; a right reply has the form
+that the reward asks for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+HASH, BOXED, BARE = "It is {0}.\n#### {0}", "The sum is \\boxed{{{0}}}.", "{0}"
+TAGS, ANSWER = "<think>I add.</think><answer>{0}</answer>", "I add.\nAnswer: {0}"
+TAGGED_BOX = "<think>I add.</think>\\boxed{{{0}}}"
+Call = Callable[[Any, str, str], Any]
+REWARDS: dict[str, tuple[str, str]] = {}
+"""Package and version, and form of a right reply, by the name of the function below."""
+
+
+@cache
+def loaded(path: str) -> ModuleType:
+    """A file of a package, without the package."""
+    file = next(Path(folder, path) for folder in sys.path if Path(folder, path).is_file())
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    if path.startswith("swift/"):  # It imports the type of an argument.
+        sys.modules["swift.infer_engine"] = ModuleType("swift.infer_engine")
+        sys.modules["swift.infer_engine"].__dict__["InferRequest"] = object
+    spec.loader.exec_module(module)
+    return module
+
+
+def reward(name: str, package: str, form: str, path: str, call: Call) -> None:
+    """Make a function of verl's signature of it, which `gnomon audit verl:FILE:NAME` can call."""
+
+    def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None) -> float:
+        return float(call(loaded(path), solution_str, ground_truth))
+
+    REWARDS[name] = package, form
+    globals()[name] = compute_score
+
+
+V, S, G = "verl/utils/reward_score", "swift/rewards/orm.py", "skyrl_gym/envs"
+VERL, SWIFT, SKYRL = "verl 0.9.1", "ms-swift 4.6.0", "skyrl-gym 0.4.0"
+reward("verl_gsm8k", VERL, HASH, f"{V}/gsm8k.py", lambda m, r, a: m.compute_score(r, a))
+reward("verl_gsm8k_flexible", VERL, HASH, f"{V}/gsm8k.py", lambda m, r, a: m.compute_score(r, a, method="flexible"))
+reward("verl_math_reward", VERL, BOXED, f"{V}/math_reward.py", lambda m, r, a: m.compute_score(r, a))
+reward("verl_math_dapo", VERL, ANSWER, f"{V}/math_dapo.py", lambda m, r, a: m.compute_score(r, a)["acc"])
+reward("verl_math_dapo_strict", VERL, BOXED, f"{V}/math_dapo.py", lambda m, r, a: m.compute_score(r, a, True)["acc"])
+reward("verl_math_verify", VERL, BOXED, f"{V}/math_verify.py", lambda m, r, a: m.compute_score(r, a))
+reward("verl_geo3k", VERL, TAGGED_BOX, f"{V}/geo3k.py", lambda m, r, a: m.compute_score(r, a))
+reward("verl_search_em", VERL, TAGS, f"{V}/search_r1_like_qa_em.py", lambda m, r, a: m.compute_score(r, {"target": a}))
+reward("verl_search_subem", VERL, TAGS, f"{V}/search_r1_like_qa_em.py",
+       lambda m, r, a: m.compute_score_subem(r, {"target": a}))  # fmt: skip
+reward("swift_accuracy", SWIFT, BOXED, S, lambda m, r, a: m.MathAccuracy()([r], [a])[0])
+reward("swift_accuracy_tags", SWIFT, TAGS, S, lambda m, r, a: m.MathAccuracy()([r], [a])[0])
+reward("swift_math_orm", SWIFT, BOXED, S, lambda m, r, a: m.MathORM()([{"messages": [{"content": r}]}], [a])[0])
+reward("skyrl_gsm8k", SKYRL, HASH, f"{G}/gsm8k/utils.py", lambda m, r, a: m.compute_score(r, a))
+reward("skyrl_aime", SKYRL, ANSWER, f"{G}/aime/utils.py", lambda m, r, a: m.compute_score(r, a)["acc"])
+reward("skyrl_search", SKYRL, TAGS, f"{G}/search/utils.py", lambda m, r, a: m.compute_score(r, {"target": a}))
+reward("skyrl_search_subem", SKYRL, TAGS, f"{G}/search/utils.py",
+       lambda m, r, a: m.compute_score_subem(r, {"target": a}))  # fmt: skip
+reward("openrlhf_math", "openrlhf 0.11.2", BOXED, "openrlhf/utils/math_utils.py",
+       lambda m, r, a: m.grade_answer(m.extract_boxed_answer(r) or "", a))  # fmt: skip
+reward("mathruler", "mathruler 0.1.0", BOXED, "mathruler/grader.py",
+       lambda m, r, a: m.grade_answer(m.extract_boxed_content(r), a))  # fmt: skip
+reward("trl_accuracy", "trl 1.16.0", BOXED, "trl/rewards/accuracy_rewards.py",
+       lambda m, r, a: m.accuracy_reward([[{"content": r}]], [a])[0])  # fmt: skip
+reward("trl_reasoning_accuracy", "trl 1.16.0", TAGGED_BOX, "trl/rewards/accuracy_rewards.py",
+       lambda m, r, a: m.reasoning_accuracy_reward([[{"content": r}]], [a])[0])  # fmt: skip
+
+
+def tasks(form: str, folder: Path) -> Path:
+    """Sums, with a right reply of that form."""
+    draw, file = random.Random(1), folder / "tasks.jsonl"
+    rows = []
+    for _ in range(24):
+        a, b = draw.randint(10, 99), draw.randint(10, 99)
+        rows.append({"prompt": f"What is {a} + {b}?", "answer": str(a + b), "reply": form.format(a + b)})
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def audited(name: str) -> str:
+    """A row of the table."""
+    package, form = REWARDS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["audit", f"verl:{Path(__file__)}:{name}", "--tasks", str(tasks(form, Path(folder))), "--json"]
+        before = os.times()
+        done = subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, check=False)
+        after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    if not done.stdout.strip():
+        why = (done.stderr.splitlines() or [f"exit code {done.returncode}"])[0]
+        return f"| {name} | {package} | not audited: {why} | | |"
+    report = json.loads(done.stdout)
+    rules: dict[str, list[str]] = {"blocking": [], "warning": []}
+    for finding in report["findings"]:
+        rules.setdefault(finding["severity"], []).append(finding["rule"])
+    shown = [
+        ", ".join(f"`{rule}`" for rule in dict.fromkeys(rules[kind])) or "none" for kind in ("blocking", "warning")
+    ]
+    return f"| {name} | {package} | {shown[0]} | {shown[1]} | {spent:.1f} |"
+
+
+def main() -> None:
+    print("| reward | package | blocking | warnings | processor seconds |\n|---|---|---|---|---|")
+    for name in sys.argv[1:] or REWARDS:
+        print(audited(name), flush=True)
+
+
+if __name__ == "__main__":
+    main()
