@@ -62,7 +62,8 @@ reward("verl_gsm8k_flexible", VERL, HASH, f"{V}/gsm8k.py", lambda m, r, a: m.com
 reward("verl_math_reward", VERL, BOXED, f"{V}/math_reward.py", lambda m, r, a: m.compute_score(r, a))
 reward("verl_math_dapo", VERL, ANSWER, f"{V}/math_dapo.py", lambda m, r, a: m.compute_score(r, a)["acc"])
 reward("verl_math_dapo_strict", VERL, BOXED, f"{V}/math_dapo.py", lambda m, r, a: m.compute_score(r, a, True)["acc"])
-reward("verl_math_verify", VERL, BOXED, f"{V}/math_verify.py", lambda m, r, a: m.compute_score(r, a))
+reward("verl_math_verify", VERL, BOXED, f"{V}/math_verify.py",
+       lambda m, r, a: m._verify_in_subprocess(f"\\boxed{{{a}}}", r))  # fmt: skip
 reward("verl_geo3k", VERL, TAGGED_BOX, f"{V}/geo3k.py", lambda m, r, a: m.compute_score(r, a))
 reward("verl_search_em", VERL, TAGS, f"{V}/search_r1_like_qa_em.py", lambda m, r, a: m.compute_score(r, {"target": a}))
 reward("verl_search_subem", VERL, TAGS, f"{V}/search_r1_like_qa_em.py",

@@ -67,8 +67,6 @@ def advantages(batch: Any, masks: Any, maker: Any) -> Any:
 
 
 def gradient(batch: Any) -> dict[str, Any]:
-    import torch
-
     batch.of_loss_alone()
     if any(row.reward is None for row in batch.rows):
         raise NotImplementedError("a reward of OpenRLHF is a number; it has no word for a verifier that failed")
@@ -82,7 +80,8 @@ def gradient(batch: Any) -> dict[str, Any]:
     loss = theirs.loss(low, high, token_level_loss=mode == "token-mean", policy_loss_type=kind)
     credit, anchor = advantages(batch, masks, theirs.maker), batch.logp(batch.anchor()).detach()
     sizes = {"batch_num_tokens": float(masks.sum()), "global_batch_size": float(len(masks))}
-    for rows in torch.arange(len(masks)).split(batch.micro_batch):
+    for start in range(0, len(masks), batch.micro_batch):
+        rows = slice(start, start + batch.micro_batch)
         now = batch.logp(model)
         value, *_ = loss(now[rows], batch.old_logp(now)[rows], credit[rows], action_mask=masks[rows], **sizes)
         if batch.kl:

@@ -62,7 +62,6 @@ def advantages(batch: Any, masks: Any) -> Any:
 
 
 def gradient(batch: Any) -> dict[str, Any]:
-    import torch
     from verl.trainer.ppo.core_algos import agg_loss, get_policy_loss_fn, kl_penalty
 
     batch.of_loss_alone()
@@ -73,7 +72,8 @@ def gradient(batch: Any) -> dict[str, Any]:
     model, masks = batch.policy(), batch.padded("mask")
     actor, credit = config(batch, masks), advantages(batch, masks)
     anchor = batch.logp(batch.anchor()).detach()
-    for rows in torch.arange(len(masks)).split(batch.micro_batch):
+    for start in range(0, len(masks), batch.micro_batch):
+        rows = slice(start, start + batch.micro_batch)
         now = batch.logp(model)
         loss, _ = get_policy_loss_fn(actor.policy_loss.loss_mode)(
             old_log_prob=batch.old_logp(now)[rows], log_prob=now[rows], advantages=credit[rows], config=actor,

@@ -223,7 +223,8 @@ class Recorder:
         if len(replies) == 1:
             tokens: dict[str, Any] = {"prompt_ids": prompt_ids, "token_ids": ids, "logprobs": logprobs}
             return single_turn(asked, replies[0].content, finish=finish, version=step, **tokens)
-        turns, found, parts = turns_of((*asked, *replies), finish)[1], [], runs(sampled)
+        found: list[Turn] = []
+        turns, parts = turns_of((*asked, *replies), finish)[1], runs(sampled)
         if len(turns) != len(parts):
             return turns
         for turn, (start, end) in zip(turns, parts, strict=True):
