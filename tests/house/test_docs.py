@@ -89,6 +89,7 @@ NOT_RUN = {
     "states=8bit": "needs bitsandbytes; tests/learners run it",
     "CodeRows|ChoiceRows|import out/": "needs data or logs of the reader's",
     "^gnomon conform ": "needs another trainer; tests/conformance has one",
+    "^gnomon diverge runs/here runs/there": "needs two runs; tests/comparison has them",
     "^gnomon check-weights ": "needs a server beside it; tests/engines/test_served.py has one",
     "serve-learner|learner=http|--learner": "needs a server beside it; tests/learners/test_served.py has one",
     "^gnomon (study|ablate|scaling) ": "starts dozens of runs",

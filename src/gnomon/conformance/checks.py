@@ -47,7 +47,7 @@ def step(subject: Subject) -> Cell:
             matches.append((changes, abs(scale - 1) > SCALED, replace(reading, scale=scale)))
     if not matches:
         return cell
-    _, scaled, subject.reading = min(matches, key=lambda match: match[:2])
+    _, scaled, subject.reading = min(matches, key=lambda match: (match[0] + match[1], match[1]))
     times = f"{subject.reading.scale:.4g} times" if scaled else ""
     return replace(cell, text="; ".join(part for part in (subject.reading.text, times) if part))
 
