@@ -52,7 +52,10 @@ class Canvas:
             along = min(1.0, max(0.0, ((x - x0) * dx + (y - y0) * dy) / square))
             return (x - x0 - along * dx) ** 2 + (y - y0 - along * dy) ** 2 <= width * width / 4
 
-        self.fill(colour, near)
+        edges = [sorted(pair) for pair in zip(begin, end, strict=True)]
+        left, top = (max(0, int(low - width / 2)) for low, _ in edges)
+        right, bottom = (min(self.side, int(high + width / 2) + 1) for _, high in edges)
+        self.fill(colour, near, (left, top, right, bottom))
 
     def png(self) -> bytes:
         return png(self._rows, list(COLOURS.values()))

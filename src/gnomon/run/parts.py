@@ -113,9 +113,9 @@ def build(
     row = make_objective(config, passed.objective)
     require_token_budgets(config, env, row)
     tasks = make_tasks(config, env, row)
-    require_room_for_images(config, tasks.tasks("train")[0])
     if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.
         beginning(env, renderer)(tasks.tasks("train")[0].messages)
+    require_room_for_images(config, tasks.tasks("train")[0])
     require_replay(config, tasks, row)
     with phase("loading the policy"):
         learner = passed.learner or make_trainer(config, row)
