@@ -1,7 +1,7 @@
-"""Audit the rewards that other packages ship: the table of docs/rewards-of-others.md.
+"""Audit the rewards that other packages ship: the table of docs/rewards.md.
 
-    pip install --no-deps verl==0.9.1 openrlhf==0.11.2 ms-swift==4.6.0 skyrl-gym==0.4.0 mathruler==0.1.0
-    pip install trl==1.16.0 math-verify==0.9.0 pylatexenc
+    pip install --no-deps verl==0.9.1 openrlhf==0.11.2 ms-swift==4.6.0 skyrl-gym==0.4.0
+    pip install math-verify==0.9.0 pylatexenc
     python benchmarks/rewards_audit.py [NAME …]
 
 Of a package, only the file with the reward is loaded. The tasks are 24 sums of two numbers; a right reply has the form
@@ -70,7 +70,6 @@ reward("verl_search_subem", VERL, TAGS, f"{V}/search_r1_like_qa_em.py",
        lambda m, r, a: m.compute_score_subem(r, {"target": a}))  # fmt: skip
 reward("swift_accuracy", SWIFT, BOXED, S, lambda m, r, a: m.MathAccuracy()([r], [a])[0])
 reward("swift_accuracy_tags", SWIFT, TAGS, S, lambda m, r, a: m.MathAccuracy()([r], [a])[0])
-reward("swift_math_orm", SWIFT, BOXED, S, lambda m, r, a: m.MathORM()([{"messages": [{"content": r}]}], [a])[0])
 reward("skyrl_gsm8k", SKYRL, HASH, f"{G}/gsm8k/utils.py", lambda m, r, a: m.compute_score(r, a))
 reward("skyrl_aime", SKYRL, ANSWER, f"{G}/aime/utils.py", lambda m, r, a: m.compute_score(r, a)["acc"])
 reward("skyrl_search", SKYRL, TAGS, f"{G}/search/utils.py", lambda m, r, a: m.compute_score(r, {"target": a}))
@@ -78,12 +77,6 @@ reward("skyrl_search_subem", SKYRL, TAGS, f"{G}/search/utils.py",
        lambda m, r, a: m.compute_score_subem(r, {"target": a}))  # fmt: skip
 reward("openrlhf_math", "openrlhf 0.11.2", BOXED, "openrlhf/utils/math_utils.py",
        lambda m, r, a: m.grade_answer(m.extract_boxed_answer(r) or "", a))  # fmt: skip
-reward("mathruler", "mathruler 0.1.0", BOXED, "mathruler/grader.py",
-       lambda m, r, a: m.grade_answer(m.extract_boxed_content(r), a))  # fmt: skip
-reward("trl_accuracy", "trl 1.16.0", BOXED, "trl/rewards/accuracy_rewards.py",
-       lambda m, r, a: m.accuracy_reward([[{"content": r}]], [a])[0])  # fmt: skip
-reward("trl_reasoning_accuracy", "trl 1.16.0", TAGGED_BOX, "trl/rewards/accuracy_rewards.py",
-       lambda m, r, a: m.reasoning_accuracy_reward([[{"content": r}]], [a])[0])  # fmt: skip
 
 
 def tasks(form: str, folder: Path) -> Path:
