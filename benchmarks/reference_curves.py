@@ -21,7 +21,7 @@ from typing import Any
 
 import gnomon
 from gnomon.comparison.gain import Wanted, gain
-from gnomon.comparison.gain_card import Card, shown
+from gnomon.comparison.gain_card import Card, interval_text
 from gnomon.store import RunReader
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,8 +104,8 @@ def row(model: str, task: str, card: Card) -> str:
         ", ".join(card.runs),
         *(str(rates.pass_1) for rates in (base, trained)),
         *(str(rates.pass_k) for rates in (base, trained)),
-        shown(gain.pass_1),
-        shown(gain.beside_1.difference),
+        interval_text(gain.pass_1),
+        interval_text(gain.beside_1.difference),
         f"{card.cost.cpu_seconds or 0:,.0f}",
     ]
     return f"| {' | '.join(cells)} |"

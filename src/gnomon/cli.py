@@ -296,7 +296,7 @@ def show(
             facts: Any
             facts, text = summarised(reader)
         else:
-            address = read.address(place)
+            address = read.parse_address(place)
             if address.sample is not None:
                 facts = read.rollout(reader, address)
                 text = read.rollout_text(facts)

@@ -11,9 +11,9 @@ import pytest
 
 import gnomon
 from commands import command
-from gnomon.comparison.gain import Wanted, gain, opened
+from gnomon.comparison.gain import Wanted, gain, open_runs
 from gnomon.comparison.gain_card import Card, Interval, card_of, card_text, sentences
-from gnomon.comparison.gain_replies import USUAL, Part, recorded, sampled
+from gnomon.comparison.gain_replies import USUAL, Part, recorded, sample_missing
 from gnomon.comparison.gain_scores import Played, Replies, Sample, format_of, gain_of
 from gnomon.comparison.readings import readings
 from gnomon.errors import ConfigError, RunError
@@ -138,11 +138,11 @@ def test_a_sampled_reply_is_that_of_an_evaluation(tmp_path: Path, lora: int) -> 
     """The base model, and then the policy, give the first reply that the run recorded."""
     folder = tmp_path / "r"
     gnomon.train("char_count", run=folder, steps=2, lora=lora, lr=0.1, eval={"tasks": 6}, **SMALL).close()
-    runs = opened([folder], Wanted(samples=2), trust=False)
+    runs = open_runs([folder], Wanted(samples=2), trust=False)
     parts = [Part(USUAL, trained, 0) for trained in (False, True)]
     assert not any(recorded(runs, part) for part in parts)
-    found = sampled(runs, parts, lambda sentence: None)
-    one = opened([folder], Wanted(samples=1), trust=False)
+    found = sample_missing(runs, parts, lambda sentence: None)
+    one = open_runs([folder], Wanted(samples=1), trust=False)
     texts = {part: [group.rollouts[0].text for group in recorded(one, part)] for part in parts}
     assert {part: [group.rollouts[0].text for group in groups] for part, groups in found.items()} == texts
     assert texts[parts[0]] != texts[parts[1]]

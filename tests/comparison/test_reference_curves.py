@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gnomon.envs import Env
-from gnomon.rejudge.again import Named, made
+from gnomon.rejudge.again import JudgeSpec, build_judge
 from gnomon.store import RunReader
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "reference_curves.py"
@@ -74,7 +74,7 @@ def test_every_task_has_right_answers_that_its_verifier_accepts(script):
 
     for spec in script.TASKS.values():
         options = {name: value for name, value in spec.items() if name != "type"}
-        env = made(Named(spec["type"], json.dumps(options, sort_keys=True)))
+        env = build_judge(JudgeSpec(spec["type"], json.dumps(options, sort_keys=True)))
         assert isinstance(env, Env)
         for index in range(3):
             task = env.tasks("test")[index]

@@ -19,7 +19,7 @@ from gnomon.envs.agent import END_LIMITS, End
 from gnomon.integrations.imports.files import Options
 from gnomon.monitoring.alarms import alarms
 from gnomon.reading.importing import imported
-from gnomon.reading.text import address
+from gnomon.reading.text import parse_address
 from gnomon.store import RunReader
 from gnomon.types import CALL_LIMITS, Calls, Part, Status, Stop
 
@@ -151,7 +151,7 @@ def test_the_cause_is_named_first(name, write):
         assert len(first.read) >= 3
     with RunReader(folder) as reader:
         for text in first.read:
-            place = address(text)
+            place = parse_address(text)
             reader.rollout(place.step or 0, place.task or 0, place.sample or 0, place.kind)
 
 

@@ -16,7 +16,7 @@ from gnomon.envs.mastermind import marks as pegs
 from gnomon.envs.nim import legal as takes
 from gnomon.envs.tic_tac_toe_board import best, free, put, reached
 from gnomon.envs.tic_tac_toe_board import value as won
-from gnomon.envs.wordle import drawn
+from gnomon.envs.wordle import word_pool
 from gnomon.envs.wordle_marks import marks
 from gnomon.keys import Key
 from gnomon.types import Status, Task
@@ -44,7 +44,7 @@ def test_random_legal_players_end_every_game_without_breaking_a_rule(name: str) 
         (GuessNumber(), range(1, 21), 5),
         (GuessNumber(largest=31), range(1, 32), 5),
         (Mastermind(), codes(3, 4), 6),
-        (Wordle(), drawn(0, 4, 64), 6),
+        (Wordle(), word_pool(0, 4, 64), 6),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, MultiTurn) else "",
 )
@@ -92,8 +92,8 @@ def test_wordle_finds_no_letter_twice(guess: str, word: str, signs: str) -> None
 
 
 def test_wordle_draws_its_words_by_its_seed() -> None:
-    assert drawn(0, 4, 64) == drawn(0, 4, 64) != drawn(1, 4, 64)
-    assert len(set(drawn(3, 5, 100))) == 100 and {len(word) for word in drawn(3, 5, 100)} == {5}
+    assert word_pool(0, 4, 64) == word_pool(0, 4, 64) != word_pool(1, 4, 64)
+    assert len(set(word_pool(3, 5, 100))) == 100 and {len(word) for word in word_pool(3, 5, 100)} == {5}
 
 
 # Tic-tac-toe

@@ -15,7 +15,7 @@ from gnomon.envs import (
     WordProblem,
 )
 from gnomon.envs.linear_equation import side
-from gnomon.envs.polynomial_product import written
+from gnomon.envs.polynomial_product import polynomial_text
 from gnomon.envs.spelled import words
 from gnomon.types import Status, Task
 from gnomon.verifiers.polynomial import polynomial
@@ -145,7 +145,11 @@ def test_a_product_is_what_its_factors_multiply_to(level: int) -> None:
         assert polynomial(question).terms == polynomial(task.answer).terms
         assert said(env, task, question) is Status.MALFORMED, "the question is no answer"
         assert said(env, task, task.answer + " + 1") is not Status.CORRECT
-    assert written([-1, 0, 1]) == "x^2 - 1" and written([0, -2, -1]) == "-x^2 - 2x" and written([1, 1]) == "x + 1"
+    assert (
+        polynomial_text([-1, 0, 1]) == "x^2 - 1"
+        and polynomial_text([0, -2, -1]) == "-x^2 - 2x"
+        and polynomial_text([1, 1]) == "x + 1"
+    )
 
 
 @pytest.mark.parametrize(

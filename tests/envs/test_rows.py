@@ -15,7 +15,7 @@ import pytest
 
 from gnomon.envs import Dataset
 from gnomon.envs.base import SLOT
-from gnomon.envs.rows import read
+from gnomon.envs.rows import read_rows
 from gnomon.errors import ConfigError
 from gnomon.integrations.rewarded import rewarded
 
@@ -63,7 +63,7 @@ FILES: dict[str, bytes] = {
 def test_a_file_of_any_form_has_the_same_rows(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(FILES[name])
-    assert list(read(str(path))) == ROWS
+    assert list(read_rows(str(path))) == ROWS
     env = Dataset(path=str(path), verifier="number")
     asked = {task.info["row"]: task.messages[0].content for split in ("train", "test") for task in env.tasks(split)}
     assert asked == {place: f"{row['prompt']} {SLOT}" for place, row in enumerate(ROWS)}
@@ -74,7 +74,7 @@ def test_a_file_of_any_form_has_the_same_rows(name: str, tmp_path: Path) -> None
 def test_a_file_with_one_object_is_one_row(tmp_path: Path) -> None:
     row = {"prompt": [{"role": "user", "content": "2+2?"}], "answer": "4"}
     (tmp_path / "a.json").write_text(json.dumps(row, indent=1))
-    assert read(str(tmp_path / "a.json")) == (row,)
+    assert read_rows(str(tmp_path / "a.json")) == (row,)
 
 
 def test_a_value_of_a_csv_file_is_chosen_by_its_text(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.envs import Arithmetic, CharCount
 from gnomon.errors import ConfigErrors, RunError
 from gnomon.export.rollouts import export_rollouts
-from gnomon.reading.text import address
+from gnomon.reading.text import parse_address
 from gnomon.rejudge.replay import replay, replay_text
 from gnomon.run.find import check_env_config
 from gnomon.run.manifest import opening
@@ -182,7 +182,7 @@ def test_sets_are_shown_framed_exported_and_compared(measured: RunReader, plain:
     assert "held-out.sums:0:1:0" in command("show", folder, "held-out.sums:0").stdout
     assert command("show", folder, "held-out.sums:0:1:0").returncode == 0
     assert "held-out.sums:" in command("show", folder, "held-out.sums:1").stderr, "the error names a step that there is"
-    assert str(address("held-out.sums:0:1")) == "held-out.sums:0:1"
+    assert str(parse_address("held-out.sums:0:1")) == "held-out.sums:0:1"
     assert command("doctor", folder).returncode in (0, 1) and command("replay", folder).returncode == 0
     columns, rows = evaluations(measured)
     assert [row["step"] for row in rows if row["set"] == "sums"] == [0, 2] and columns[0].name == "set"

@@ -141,11 +141,11 @@ PATCHES = [
     "import builtins\nbuiltins.isinstance = lambda *a: True\nbuiltins.all = builtins.any = lambda *a: True",
     "import builtins\nbuiltins.type = lambda *a: ''\nbuiltins.str = lambda *a: ''\nraise ValueError",
     "import builtins, os\nbuiltins.Exception = builtins.BaseException = ()\nraise ValueError",
-    "module = sys.modules.get('gnomon.sandbox.run')\nmodule.named = lambda e: ('', '')\nraise ValueError",
+    "module = sys.modules.get('gnomon.sandbox.run')\nmodule.name_and_message = lambda e: ('', '')\nraise ValueError",
     "module = sys.modules.get('gnomon.sandbox.run')\nmodule.framed = lambda r, n: packed(['err', '', ''], n)",
     "module = sys.modules.get('gnomon.sandbox.run')\nmodule.plain = lambda v: None\nmodule.decoded = lambda t: []",
     "module = sys.modules.get('gnomon.sandbox.run')\n"
-    "module.exhausted = lambda e: ''\nmodule.refused = lambda *a: 0\nraise ValueError",
+    "module.exhausted = lambda e: ''\nmodule.report_error = lambda *a: 0\nraise ValueError",
     "module = sys.modules.get('gnomon.sandbox.inside')\nmodule.work_alone = module.survivors = None",
     "sys.modules.clear()", "sys.settrace(lambda *a: None)\nfor f in frames(): f.f_trace = lambda *a: os._exit(0)",
     "sys.setprofile(lambda *a: os._exit(0))", "sys.excepthook = lambda *a: os._exit(0)\nraise ValueError",

@@ -19,7 +19,7 @@ from gnomon.verifiers import JsonSchema, Malformed, Math, Pattern, Rejected, Sev
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.choice import choice
 from gnomon.verifiers.fences import fenced
-from gnomon.verifiers.mathematics.answer import read
+from gnomon.verifiers.mathematics.answer import parse_answer
 from gnomon.verifiers.number import quantity, rational
 from gnomon.verifiers.polynomial import polynomial
 from gnomon.verifiers.strict_json import strict_json
@@ -33,7 +33,7 @@ ANY = st.text(CHARACTERS, max_size=60) | MATHS
 
 
 READERS: list[Callable[[str], Any]] = [
-    rational, quantity, polynomial, strict_json, read, lambda text: choice(text, ("a", "b", text[:3])),
+    rational, quantity, polynomial, strict_json, parse_answer, lambda text: choice(text, ("a", "b", text[:3])),
 ]  # fmt: skip
 
 

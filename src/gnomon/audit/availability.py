@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gnomon.audit.case import Case, shown, stated_answer
+from gnomon.audit.case import Case, excerpt, stated_answer
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.frame import KNOWN
 from gnomon.audit.judging import SECONDS, Bench, Judgement, judgement_of
@@ -28,27 +28,29 @@ RULES = {
 
 def probe(case: Case) -> Iterator[Finding]:
     _ = case.corpus
-    judgements = case.workers.seen  # A verifier may fail on a plain reply already.
-    asked = [judgement for judgement in judgements if judgement.outcome != "unasked"]
-    late = [judgement for judgement in asked if judgement.outcome == "exceeded"]
-    unjudged = not any(judgement.correct for judgement in asked) and any(answers(case, judgement) for judgement in late)
-    if unjudged or len(late) > len(asked) / 2:
-        yield always_exceeded(case, late, len(asked))
-        asked = []
+    judgements = case.workers.judgements  # A verifier may fail on a plain reply already.
+    judged = [judgement for judgement in judgements if judgement.outcome != "unasked"]
+    late = [judgement for judgement in judged if judgement.outcome == "exceeded"]
+    unjudged = not any(judgement.correct for judgement in judged) and any(
+        answers(case, judgement) for judgement in late
+    )
+    if unjudged or len(late) > len(judged) / 2:
+        yield always_exceeded(case, late, len(judged))
+        judged = []
     for outcome, (rule, fault, claim) in RULES.items():
-        found = [judgement for judgement in asked if judgement.outcome == outcome]
-        if found and outcome == "exceeded" and case.foreign and (own := own_limit(case, found)):
+        faulty = [judgement for judgement in judged if judgement.outcome == outcome]
+        if faulty and outcome == "exceeded" and case.foreign and (own := own_limit(case, faulty)):
             yield case.finding(
                 "availability.slow", Severity.WARNING,
-                f"{len(found)} of {len(asked)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; "
+                f"{len(faulty)} of {len(judged)} texts take over {SECONDS:g} s, such as {excerpt(own[0].reply)}; "
                 f"the function returns after {max(judgement.seconds for judgement in own):.1f} s", own,
                 claim=claim, why="training waits for the slowest verdict", fix="set its own time limit below 1 s",
             )  # fmt: skip
-        elif found:
-            first = case.plainest(found)
+        elif faulty:
+            first = case.plainest(faulty)
             yield case.finding(
                 rule, Severity.BLOCKING,
-                f"{shown(first.reply)} {fault}: {first.detail} ({len(found)} of {len(asked)} texts)", found,
+                f"{excerpt(first.reply)} {fault}: {first.detail} ({len(faulty)} of {len(judged)} texts)", faulty,
                 claim=claim, why="one such reply stops the run or kills its process",
                 fix="limit the length, depth and digits of an answer before computing with it",
             )  # fmt: skip
@@ -62,7 +64,7 @@ def probe(case: Case) -> Iterator[Finding]:
     if right:
         yield case.finding(
             "exploit.hostile_text", Severity.BLOCKING,
-            f"{len(right)} texts without an answer are judged correct, such as {shown(right[0].reply)}",
+            f"{len(right)} texts without an answer are judged correct, such as {excerpt(right[0].reply)}",
             right, claim="judgement.correct", why="a text that does not answer the task gets the full reward",
         )  # fmt: skip
     unasked = sum(judgement.outcome == "unasked" for judgement in judgements)
@@ -85,10 +87,10 @@ def answers(case: Case, judgement: Judgement) -> bool:
     return answer is not None and judgement.reply in {frame.put(answer) for frame in KNOWN}
 
 
-def always_exceeded(case: Case, late: Sequence[Judgement], asked: int) -> Finding:
+def always_exceeded(case: Case, late: Sequence[Judgement], count: int) -> Finding:
     """The finding that plain texts exceed a limit too, so that the audit saw few verdicts or none."""
     first = case.plainest(late)
-    what = f"{len(late)} of {asked} texts exceed the time or memory limit, even {shown(first.reply)}: {first.detail}"
+    what = f"{len(late)} of {count} texts exceed the time or memory limit, even {excerpt(first.reply)}: {first.detail}"
     fix = (
         "make the verifier faster; audit.acknowledge='[\"availability.always_exceeded\"]' accepts the verifier untested"
     )
@@ -115,14 +117,14 @@ def holds(text: str, gold: str | None) -> bool:
     return bool(gold) and re.search(rf"(?<!\w){re.escape(str(gold))}(?!\w)", text) is not None
 
 
-def own_limit(case: Case, found: Sequence[Judgement]) -> list[Judgement]:
+def own_limit(case: Case, late: Sequence[Judgement]) -> list[Judgement]:
     """Judgements on the shortest slow texts with more time, if all of them end: the function has its own limit.
 
     Empty otherwise, and if a text exceeded the memory limit, because more time does not help there.
     """
-    slow = sorted((r for r in found if "memory" not in r.detail), key=lambda r: (not case.reached(r), len(r.reply)))
+    slow = sorted((r for r in late if "memory" not in r.detail), key=lambda r: (not case.reached(r), len(r.reply)))
     again: list[Judgement] = []
-    for judgement in slow[:TRIED] if len(slow) == len(found) else ():
+    for judgement in slow[:TRIED] if len(slow) == len(late) else ():
         outcome = case.workers.ask(judgement_of, judgement.index, judgement.reply, patience=OWN_LIMIT)
         if not isinstance(outcome, Returned) or outcome.value.outcome != "verdict":
             return []
@@ -136,8 +138,9 @@ def slow(case: Case) -> Iterator[Finding]:
     slow = [judgement for judgement in judgements if judgement.outcome == "verdict" and judgement.seconds > SLOW]
     if slow:
         worst = max(slow, key=lambda judgement: judgement.seconds)
+        took = f"{excerpt(worst.reply)} takes {worst.seconds:.2f} s"
         yield case.finding(
             "availability.slow", Severity.WARNING,
-            f"{len(slow)} of {len(judgements)} take over {SLOW:g} s; {shown(worst.reply)} takes {worst.seconds:.2f} s",
-            [worst], claim=f"judgement.seconds > {SLOW!r}", why="training waits for the slowest verdict",
+            f"{len(slow)} of {len(judgements)} take over {SLOW:g} s; {took}", [worst],
+            claim=f"judgement.seconds > {SLOW!r}", why="training waits for the slowest verdict",
         )  # fmt: skip

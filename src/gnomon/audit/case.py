@@ -20,13 +20,13 @@ from gnomon.audit.reach import Reach
 from gnomon.audit.scripts import call_script, rule_script
 from gnomon.audit.source import literals, texts
 from gnomon.audit.subject import Subject
-from gnomon.envs.blame import line, place, raised
+from gnomon.envs.blame import blamed_line, describe, line
 from gnomon.envs.episodes import Fault
 from gnomon.integrations.rewards import Foreign
 from gnomon.keys import Key
 from gnomon.types import Task
 
-__all__ = ["NUMBER", "Case", "careless", "plain_value", "prompt", "shown", "stated_answer"]
+__all__ = ["NUMBER", "Case", "careless", "excerpt", "plain_value", "prompt", "stated_answer"]
 
 
 @dataclass(kw_only=True)
@@ -64,19 +64,19 @@ class Case:
                     raise Fault(f"a solution must be a string, not {type(reply).__name__}")
                 replies.append(reply)
             except Exception as error:
-                self.troubles.append((raised(error), place(error, self.subject.verifier)))
+                self.troubles.append((describe(error), blamed_line(error, self.subject.verifier)))
                 replies.append(None)
         return tuple(replies)
 
     def _tried(self) -> tuple[str | None, ...]:
         """The task's answer in the frame with which it is accepted most often; None if no frame works."""
         some = range(min(len(self.tasks), 20))
-        stated = [i for i in some if stated_answer(self.tasks[i]) is not None]
+        indices = [i for i in some if stated_answer(self.tasks[i]) is not None]
         tallies = []
         for frame in KNOWN:
-            judgements = self.workers.judge([(i, frame.put(str(self.tasks[i].answer))) for i in stated])
+            judgements = self.workers.judge([(i, frame.put(str(self.tasks[i].answer))) for i in indices])
             tallies.append(sum(judgement.correct for judgement in judgements))
-        if not stated or max(tallies) == 0:
+        if not indices or max(tallies) == 0:
             return (None,) * len(self.tasks)
         frame = KNOWN[tallies.index(max(tallies))]
         answers = [stated_answer(task) for task in self.tasks]
@@ -89,22 +89,22 @@ class Case:
         return {judgement.index: judgement for judgement in self.workers.judge(calls)}
 
     @cached_property
-    def places(self) -> dict[int, tuple[int, int]]:
+    def answer_spans(self) -> dict[int, tuple[int, int]]:
         """Span of the answer in the correct reply, by task index: from the verdict, or by searching its text."""
-        found = {}
+        spans = {}
         for index, judgement in self.right_judgements.items():
             reply, answer = self.rights[index] or "", stated_answer(self.tasks[index])
             if judgement.span is not None and judgement.correct:
-                found[index] = judgement.span
-            elif (place := framed(reply)) is not None:
-                found[index] = place
+                spans[index] = judgement.span
+            elif (span := framed(reply)) is not None:
+                spans[index] = span
             elif answer and (at := reply.rfind(answer)) >= 0:
-                found[index] = (at, at + len(answer))
-        return found
+                spans[index] = (at, at + len(answer))
+        return spans
 
     @cached_property
     def frame(self) -> Frame:
-        places = [(self.rights[i] or "", start, end) for i, (start, end) in self.places.items()]
+        places = [(self.rights[i] or "", start, end) for i, (start, end) in self.answer_spans.items()]
         if places:
             return learnt(places)
         return next((f for f in KNOWN if f.before and f.before in prompt(self.tasks[0])), KNOWN[0])
@@ -113,7 +113,8 @@ class Case:
     def golds(self) -> tuple[str | None, ...]:
         """The answer alone, as it occurs in the correct reply."""
         return tuple(
-            (self.rights[i] or "")[slice(*self.places[i])] if i in self.places else None for i in range(len(self.tasks))
+            (self.rights[i] or "")[slice(*self.answer_spans[i])] if i in self.answer_spans else None
+            for i in range(len(self.tasks))
         )
 
     def wrongs(self, index: int, most: int = 3) -> list[str]:
@@ -121,13 +122,13 @@ class Case:
         own, gold = self.tasks[index], self.golds[index]
         if gold is None or own.answer is None:
             return []
-        found: list[str] = []
+        answers: list[str] = []
         for other, answer in self.neighbours(index):
-            if differ(own.answer, other.answer, gold, answer) and answer not in found:
-                found.append(answer)
-            if len(found) == most:
+            if differ(own.answer, other.answer, gold, answer) and answer not in answers:
+                answers.append(answer)
+            if len(answers) == most:
                 break
-        return found
+        return answers
 
     def neighbours(self, index: int) -> Iterator[tuple[Task, str]]:
         """Other tasks and their answers, those with a similar answer first."""
@@ -192,8 +193,8 @@ class Case:
     def foreign(self) -> bool:
         """Whether the reward was written for another library: a number without a status."""
         things: list[Any] = [self.subject.verifier, self.subject.env]
-        held = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
-        return any(isinstance(value, Foreign) for value in (*things, *held))
+        values = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
+        return any(isinstance(value, Foreign) for value in (*things, *values))
 
     def finding(
         self,
@@ -237,7 +238,7 @@ class Case:
         )  # fmt: skip
 
 
-def shown(text: str, most: int = 60) -> str:
+def excerpt(text: str, most: int = 60) -> str:
     """The text quoted and shortened for a sentence."""
     quoted = repr(text)
     return quoted if len(quoted) <= most else f"{quoted[: most - 12]}…' ({len(text):,} characters)"

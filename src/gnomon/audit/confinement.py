@@ -22,11 +22,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from gnomon.audit.case import Case, shown
+from gnomon.audit.case import Case, excerpt
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, VerifierWorkers, judgement_of
 from gnomon.audit.source import STANDARD, own_files
-from gnomon.envs.surroundings import LESSER, moved, surroundings
+from gnomon.envs.surroundings import LESSER, changed_names, surroundings
 from gnomon.workers import Returned
 
 __all__ = ["MARK", "payloads", "probe"]
@@ -44,7 +44,7 @@ class Watched:
     place: int
     """Index of the call."""
     events: tuple[tuple[str, str], ...]
-    moved: tuple[str, ...]
+    changes: tuple[str, ...]
     judgement: Judgement
     trace: str | None = None
     """Text that the call wrote into the canary file."""
@@ -62,7 +62,7 @@ def probe(case: Case) -> Iterator[Finding]:
         plain += [(0, reply) for reply in (*map(case.frame.put, case.wrongs(0)), "", "no answer at all")]
         secret = {"GNOMON_CANARY": "canary-secret", "HOME": folder, "TMPDIR": folder}
         with VerifierWorkers(case.subject, workers=1, variables=secret) as workers:
-            yield from executed(case, workers, attacks, plain, canary, server)
+            yield from executions(case, workers, attacks, plain, canary, server)
             yield from forged(case, workers, folder)
 
 
@@ -82,7 +82,7 @@ def payloads(canary: Path, port: int) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def executed(
+def executions(
     case: Case,
     workers: VerifierWorkers,
     attacks: Sequence[str],
@@ -99,31 +99,31 @@ def executed(
     if acted or canary.exists() or connected(server):
         judgements = [w.judgement for w in acted]
         secret = any("canary-secret" in (w.trace or "") for w in acted)
-        seen = "wrote the audit's canary file" if acted or canary.exists() else "connected to the audit's port"
+        action = "wrote the audit's canary file" if acted or canary.exists() else "connected to the audit's port"
         yield case.finding(
             "confinement.executed", Severity.BLOCKING,
-            f"text in a reply {seen}{' and read a secret from its environment' if secret else ''}: "
-            f"{shown(judgements[0].reply) if judgements else 'a text of the audit'}",
+            f"text in a reply {action}{' and read a secret from its environment' if secret else ''}: "
+            f"{excerpt(judgements[0].reply) if judgements else 'a text of the audit'}",
             judgements, why="the policy can run code on this machine",
             fix="parse the reply; never pass it to eval, exec, a shell, YAML or pickle",
         )  # fmt: skip
     elif evaluated := [w for w in watched if any(kind == "evaluated" for kind, _ in w.events)]:
-        place = next(detail for kind, detail in evaluated[0].events if kind == "evaluated")
+        where = next(detail for kind, detail in evaluated[0].events if kind == "evaluated")
         yield case.finding(
             "confinement.evaluates", Severity.WARNING,
-            f"the verifier passes text to eval or exec: {place}; no text of the audit was executed",
+            f"the verifier passes text to eval or exec: {where}; no text of the audit was executed",
             [w.judgement for w in evaluated], why="filters before eval can be bypassed",
             fix="gnomon.verifiers.evaluate, or a parser of your own",
         )  # fmt: skip
     elif computed := [w for w in watched if any(kind == "computed" for kind, _ in w.events)]:
-        place = next(detail for kind, detail in computed[0].events if kind == "computed")
+        where = next(detail for kind, detail in computed[0].events if kind == "computed")
         yield case.finding(
             "confinement.computes", Severity.NOTE,
-            f"{place} evaluates the answer as an expression; no text of the audit was executed",
+            f"{where} evaluates the answer as an expression; no text of the audit was executed",
             [w.judgement for w in computed], why="this is safe only while the library evaluates mathematics alone",
         )  # fmt: skip
-    yield from touched(case, watched)
-    yield from changed(case, watched)
+    yield from touches(case, watched)
+    yield from state_changes(case, watched)
 
 
 def connected(server: socket.socket) -> bool:
@@ -133,7 +133,7 @@ def connected(server: socket.socket) -> bool:
     return False
 
 
-def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
+def touches(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
     """Files, connections and processes that verdicts open on plain replies."""
     for kind, rule, severity, action in (
         ("wrote", "confinement.writes_file", Severity.WARNING, "writes"),
@@ -141,9 +141,9 @@ def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
         ("connected", "confinement.connects", Severity.WARNING, "connects to"),
         ("started", "confinement.starts_process", Severity.NOTE, "starts"),
     ):
-        counted = Counter(detail for w in watched for detail in {d for k, d in w.events if k == kind})
-        if counted:
-            detail, times = counted.most_common(1)[0]
+        counts = Counter(detail for w in watched for detail in {d for k, d in w.events if k == kind})
+        if counts:
+            detail, times = counts.most_common(1)[0]
             judgements = [w.judgement for w in watched if (kind, detail) in w.events]
             yield case.finding(
                 rule, severity, f"a verdict {action} {detail} ({times} of {len(watched)} calls)", judgements,
@@ -151,19 +151,19 @@ def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def changed(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
-    names = Counter(name for w in watched for name in w.moved)
+def state_changes(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
+    names = Counter(name for w in watched for name in w.changes)
     lesser = LESSER | set(DRAWS.values())
-    for rule, action, chosen, severity in (
+    for rule, action, kinds, severity in (
         ("confinement.task_changed", "changes the task", {"task"}, Severity.BLOCKING),
         ("confinement.verifier_changed", "changes the verifier", {"verifier"}, Severity.WARNING),
         ("confinement.state", "changes the process's", names.keys() - lesser - {"task", "verifier"}, Severity.BLOCKING),
         ("confinement.leaves_behind", "leaves behind in the process:", names.keys() & lesser, Severity.NOTE),
     ):  # fmt: skip
-        found = sorted(chosen & names.keys())
-        if found:
-            judgements = [w.judgement for w in watched if set(w.moved) & set(found)]
-            more = "" if found in (["task"], ["verifier"]) else f" {', '.join(found)}"
+        changes = sorted(kinds & names.keys())
+        if changes:
+            judgements = [w.judgement for w in watched if set(w.changes) & set(changes)]
+            more = "" if changes in (["task"], ["verifier"]) else f" {', '.join(changes)}"
             yield case.finding(
                 rule, severity, f"a verdict {action}{more} ({len(judgements)} of {len(watched)} calls)", judgements,
                 why="a verdict can then depend on earlier verdicts",
@@ -221,29 +221,33 @@ def watch(
     for index, reply in plain:  # A first call may load and cache.
         judgement_of(bench, index, reply)
     calls = [*plain, *attacks]
-    found: list[Watched] = []
+    calls_watched: list[Watched] = []
     states: dict[str, list[object]] = {name: [] for name in DRAWS}
     for number, (index, reply) in enumerate(calls):
-        task, kept = bench.tasks[index], copy.deepcopy(bench.tasks[index])
+        task, original = bench.tasks[index], copy.deepcopy(bench.tasks[index])
         own = copy.deepcopy(getattr(bench.verifier, "__dict__", {}))
         reset(folder, number)
         before, EVENTS = surroundings(), []
         judgement = judgement_of(bench, index, reply)
         events, EVENTS = EVENTS, None
         after = surroundings()
-        names = moved(before, after)
+        names = changed_names(before, after)
         for name in states.keys() & set(names):
             states[name].append(after[name])
-        names += ["task"] * (task != kept) + ["verifier"] * (getattr(bench.verifier, "__dict__", {}) != own)
+        names += ["task"] * (task != original) + ["verifier"] * (getattr(bench.verifier, "__dict__", {}) != own)
         trace = canary.read_text(encoding="utf-8", errors="replace") if canary.exists() else None
         canary.unlink(missing_ok=True)
-        found.append(
+        calls_watched.append(
             Watched(
-                place=number, events=tuple(dict.fromkeys(events)), moved=tuple(names), judgement=judgement, trace=trace
+                place=number,
+                events=tuple(dict.fromkeys(events)),
+                changes=tuple(names),
+                judgement=judgement,
+                trace=trace,
             )
         )
-    drawn = {name: draw for name, draw in DRAWS.items() if len(set(states[name])) == len(states[name]) > 1}
-    return [replace(w, moved=tuple(drawn.get(name, name) for name in w.moved)) for w in found]
+    draws = {name: draw for name, draw in DRAWS.items() if len(set(states[name])) == len(states[name]) > 1}
+    return [replace(w, changes=tuple(draws.get(name, name) for name in w.changes)) for w in calls_watched]
 
 
 DRAWS = {"random state": "random draws", "numpy random state": "random draws of numpy"}
@@ -270,11 +274,11 @@ def hook(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "exec" and isinstance(arguments[0], CodeType):
         code = arguments[0]
         if code.co_filename.startswith("<") and "frozen" not in code.co_filename:
-            asked = library(sys._getframe(1))
-            if not asked:
+            caller = library(sys._getframe(1))
+            if not caller:
                 EVENTS.append(("evaluated", f"{code.co_names} {code.co_consts}"[:120]))
             elif holds(code):
-                EVENTS.append(("computed", asked))
+                EVENTS.append(("computed", caller))
     elif event == "open" and isinstance(arguments[0], str | bytes):
         path, mode, flags = os.fsdecode(arguments[0]), str(arguments[1] or ""), int(arguments[2] or 0)
         if not path.endswith((".py", ".pyc", ".so")) and not path.startswith(("/proc/", "/sys/", "/dev/null")):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gnomon.audit.case import Case, careless, plain_value, shown, stated_answer
+from gnomon.audit.case import Case, careless, excerpt, plain_value, stated_answer
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.audit.patterns import examples, is_pattern
@@ -46,15 +46,15 @@ def probe(case: Case) -> Iterator[Finding]:
 
 def own_solutions(case: Case) -> Iterator[Finding]:
     judgements = list(case.right_judgements.values())
-    refused = [judgement for judgement in judgements if not judgement.correct and judgement.outcome != "unasked"]
+    rejected = [judgement for judgement in judgements if not judgement.correct and judgement.outcome != "unasked"]
     rate = mean_interval([float(not judgement.correct) for judgement in judgements])
     case.tables.setdefault("errors", {})["right answers refused"] = interval(rate)
-    if refused:
+    if rejected:
         yield case.finding(
             "correctness.own_solution", Severity.BLOCKING,
-            f"{len(refused)} of {len(judgements)} correct replies are rejected: "
-            f"{shown(refused[0].reply)} is {refused[0]}",
-            refused, claim="not judgement.correct",
+            f"{len(rejected)} of {len(judgements)} correct replies are rejected: "
+            f"{excerpt(rejected[0].reply)} is {rejected[0]}",
+            rejected, claim="not judgement.correct",
             why="the policy is trained away from correct answers",
             fix="accept every answer that `solution` gives, on every task",
         )  # fmt: skip
@@ -82,19 +82,19 @@ def variants(case: Case) -> Iterator[Finding]:
     accepted = [i for i, judgement in case.right_judgements.items() if judgement.correct][:40]
     for name, (before, after) in SAME.items():
         calls = [(i, f"{before}{case.rights[i]}{after}") for i in accepted]
-        refused = [
+        rejected = [
             judgement
             for judgement in case.workers.judge(calls)
             if not judgement.correct and judgement.outcome == "verdict"
         ]
-        if refused and not exact(case):
+        if rejected and not exact(case):
             yield case.finding(
                 "correctness.variant_refused", Severity.WARNING,
-                f"a correct reply with {name} is rejected: {shown(refused[0].reply)} is judged {refused[0]}",
-                refused, claim="not judgement.correct", why="the policy learns a format, not the task",
+                f"a correct reply with {name} is rejected: {excerpt(rejected[0].reply)} is judged {rejected[0]}",
+                rejected, claim="not judgement.correct", why="the policy learns a format, not the task",
             )  # fmt: skip
-    refused = [r for r in case.workers.judge((i, f"{case.rights[i]}{AFTER}") for i in accepted) if not r.correct]
-    case.tables["errors"]["refused with text after the answer"] = len(refused) / max(1, len(accepted))
+    rejected = [r for r in case.workers.judge((i, f"{case.rights[i]}{AFTER}") for i in accepted) if not r.correct]
+    case.tables["errors"]["refused with text after the answer"] = len(rejected) / max(1, len(accepted))
 
 
 def exact(case: Case) -> bool:
@@ -103,36 +103,36 @@ def exact(case: Case) -> bool:
 
 
 def wrong_ones(case: Case) -> Iterator[Finding]:
-    asked: list[tuple[str, str, int, str]] = []
+    answers: list[tuple[str, str, int, str]] = []
     for index in range(min(len(case.tasks), 200)):
         some = wrong_answers(case, index)
-        asked += [(kind, rule, index, answer) for kind, rule, answer in (some if index < 60 else some[:3])]
-    if not asked:
+        answers += [(kind, rule, index, answer) for kind, rule, answer in (some if index < 60 else some[:3])]
+    if not answers:
         case.skipped["correctness, wrong answers"] = (
             "no wrong answer is known: all tasks have the same `answer`, or it is None"
         )
         return
-    judgements = case.workers.judge((index, case.frame.put(answer)) for _, _, index, answer in asked)
+    judgements = case.workers.judge((index, case.frame.put(answer)) for _, _, index, answer in answers)
     by_rule: dict[str, list[tuple[str, Judgement]]] = {}
-    for (kind, rule, _, _), judgement in zip(asked, judgements, strict=True):
+    for (kind, rule, _, _), judgement in zip(answers, judgements, strict=True):
         if judgement.correct:
             by_rule.setdefault(rule, []).append((kind, judgement))
-    proven = [r.correct for (_, rule, _, _), r in zip(asked, judgements, strict=True) if rule not in LEADS]
+    proven = [r.correct for (_, rule, _, _), r in zip(answers, judgements, strict=True) if rule not in LEADS]
     if proven:
         case.tables["errors"]["wrong answers accepted"] = interval(mean_interval([float(right) for right in proven]))
     else:
         case.skipped["correctness, wrong answers"] = "no answer is surely wrong: all tasks have the same `answer`"
-    asked_by = Counter(rule for _, rule, _, _ in asked)
-    for rule, found in by_rule.items():
-        if rule in LEADS and len(found) < 0.5 * asked_by[rule]:
+    asked_by = Counter(rule for _, rule, _, _ in answers)
+    for rule, accepted in by_rule.items():
+        if rule in LEADS and len(accepted) < 0.5 * asked_by[rule]:
             continue  # Sometimes it is another correct answer.
-        kind, first = min(found, key=lambda pair: len(pair[1].reply))
-        by_place = rule == HEDGE and not any_of_several({kind for kind, _ in found})
+        kind, first = min(accepted, key=lambda pair: len(pair[1].reply))
+        by_place = rule == HEDGE and not any_of_several({kind for kind, _ in accepted})
         yield case.finding(
             rule, Severity.WARNING if by_place else severity(case, rule),
-            f"{len(found)} wrong replies are accepted, such as {kind}: {shown(first.reply)} for "
-            f"{shown(case.golds[first.index] or '')}",
-            [judgement for _, judgement in found], claim="judgement.correct",
+            f"{len(accepted)} wrong replies are accepted, such as {kind}: {excerpt(first.reply)} for "
+            f"{excerpt(case.golds[first.index] or '')}",
+            [judgement for _, judgement in accepted], claim="judgement.correct",
             why="the policy will learn wrong answers that are rewarded",
             fix="parse the whole slot as one answer and compare it",
         )  # fmt: skip
@@ -171,10 +171,10 @@ def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
         return []
     accepted = "correctness.wrong_accepted"
     others = case.wrongs(index)
-    found = [("another task's answer", accepted, other) for other in others]
+    answers = [("another task's answer", accepted, other) for other in others]
     if others:
         other = others[-1]
-        found += [
+        answers += [
             (FIRST, HEDGE, f"{gold} or {other}"),
             (LAST, HEDGE, f"{other} or {gold}"),
             ("a list", HEDGE, f"{other}, {gold}, {other}"),
@@ -183,25 +183,25 @@ def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
         ]
     number = as_number(gold) if gold == str(case.tasks[index].answer) else None
     if number is not None:
-        found += numbers(gold, number)
+        answers += numbers(gold, number)
     elif len(gold) > 1 and others:
         shorter = [part for part in (gold[:-1], gold[1:]) if careless(part) not in ("", careless(gold))]
-        found += [
+        answers += [
             ("a part of the right one", accepted, part) for part in shorter if plain_value(part) != plain_value(gold)
         ]
-    found += [("a text that it matches as a pattern", PATTERN, text) for text in matched(case, index)]
+    answers += [("a text that it matches as a pattern", PATTERN, text) for text in matched(case, index)]
     if others or number is not None:
-        found.append(("a denial", "correctness.denial_accepted", f"definitely not {gold}"))
-    return found + other_forms(gold)
+        answers.append(("a denial", "correctness.denial_accepted", f"definitely not {gold}"))
+    return answers + other_forms(gold)
 
 
 def matched(case: Case, index: int) -> list[str]:
     """Other answers that match the task's answer as a regular expression, as 375 matches 3.5."""
-    stated = stated_answer(case.tasks[index]) or ""
-    if "|" in stated or not is_pattern(stated):
+    answer = stated_answer(case.tasks[index]) or ""
+    if "|" in answer or not is_pattern(answer):
         return []
-    texts = [text for text in examples(stated) if careless(text) not in ("", careless(stated))]
-    return [text for text in texts if plain_value(text) != plain_value(stated)][:2]
+    texts = [text for text in examples(answer) if careless(text) not in ("", careless(answer))]
+    return [text for text in texts if plain_value(text) != plain_value(answer)][:2]
 
 
 def read_as_pattern(case: Case) -> Iterator[Finding]:
@@ -232,42 +232,42 @@ def pattern_tried(bench: Bench, index: int, reply: str) -> bool:
 def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
     accepted = "correctness.wrong_accepted"
     near = number + 1 if number == int(number) else number + 0.5
-    found = [
-        ("one more", accepted, written(near)),
-        ("ten times as much", accepted, written(number * 10 if number else 10.0)),
+    answers = [
+        ("one more", accepted, number_text(near)),
+        ("ten times as much", accepted, number_text(number * 10 if number else 10.0)),
         ("not a number", "correctness.nan_accepted", "nan"),
         ("infinity", "correctness.nan_accepted", "inf"),
         ("digits before the right ones", accepted, f"9{gold.lstrip('-')}"),
         ("digits after the right ones", accepted, f"{gold}7"),
     ]
     if number == int(number) and gold.lstrip("-").isdigit():
-        found.append(("half more", "correctness.fraction_ignored", f"{gold}.5"))
+        answers.append(("half more", "correctness.fraction_ignored", f"{gold}.5"))
     if number:
-        found += [
+        answers += [
             ("a percentage", "correctness.units_ignored", f"{gold}%"),
             ("a unit", "correctness.units_ignored", f"{gold} miles"),
             ("a unit", "correctness.units_ignored", f"{gold} grams"),
             ("the other sign", "correctness.sign_ignored", gold[1:] if gold.startswith("-") else f"-{gold}"),
         ]
-    return found
+    return answers
 
 
 def other_forms(gold: str) -> list[tuple[str, str, str]]:
     """The correct answer in another case, and in another order."""
-    found = []
+    forms = []
     if gold.swapcase() != gold:
-        found.append(("another case", "correctness.case_ignored", gold.swapcase()))
+        forms.append(("another case", "correctness.case_ignored", gold.swapcase()))
     for sign in (", ", ",", " "):
         items = gold.strip("[]()").split(sign)
         turned = items[::-1]
         if len(items) > 1 and turned != items:
-            found.append(
+            forms.append(
                 ("another order", "correctness.order_ignored", gold.replace(sign.join(items), sign.join(turned)))
             )
             break
     if gold[::-1] != gold and as_number(gold) is None and gold.isalnum():
-        found.append(("its letters in another order", "correctness.order_ignored", gold[::-1]))
-    return found
+        forms.append(("its letters in another order", "correctness.order_ignored", gold[::-1]))
+    return forms
 
 
 def as_number(text: str) -> float | None:
@@ -278,7 +278,7 @@ def as_number(text: str) -> float | None:
     return value if math.isfinite(value) and abs(value) < 1e15 else None
 
 
-def written(value: float) -> str:
+def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
-from gnomon.audit.case import Case, prompt, shown
+from gnomon.audit.case import Case, excerpt, prompt
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, VerifierWorkers, judgement_of
 from gnomon.envs.base import SPLITS
@@ -75,10 +75,10 @@ def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, st
     if isinstance(again, Returned):
         yield "determinism.repeated", "asked again", again.value[count:]
     for condition, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
-        outcome = case.workers.ask(in_order, [calls[place] for place in order], 1, fresh=True)
+        outcome = case.workers.ask(in_order, [calls[i] for i in order], 1, fresh=True)
         if isinstance(outcome, Returned):
             by_place = dict(zip(order, outcome.value, strict=True))
-            yield "determinism.order", condition, [by_place[place] for place in range(count)]
+            yield "determinism.order", condition, [by_place[i] for i in range(count)]
     alone = case.workers.pool.map([(in_order, [call], 1) for call in calls[:24]], fresh=True)
     yield "determinism.batch", "one by one", [o.value[0] for o in alone if isinstance(o, Returned)]
     for rule, condition, ask in (
@@ -94,14 +94,14 @@ def compared(
     case: Case, rule: str, condition: str, base: Sequence[Judgement], other: Sequence[Judgement]
 ) -> Iterator[Finding]:
     """The finding that two judgements of the same calls differ."""
-    parted = [(a, b) for a, b in zip(base, other, strict=False) if a.same != b.same]
-    if parted:
-        a, b = parted[0]
+    changes = [(a, b) for a, b in zip(base, other, strict=False) if a.same != b.same]
+    if changes:
+        a, b = changes[0]
         # A worker judges on its main thread, so code that needs the main thread works here, but not everywhere.
         yield case.finding(
             rule, Severity.WARNING if rule == "determinism.thread" else Severity.BLOCKING,
-            f"{condition}, {len(parted)} of {len(base)} verdicts change: {shown(a.reply)} is first {a}, then {b}",
-            [a for a, _ in parted], why="the same reply gets different rewards, and runs are not reproducible",
+            f"{condition}, {len(changes)} of {len(base)} verdicts change: {excerpt(a.reply)} is first {a}, then {b}",
+            [a for a, _ in changes], why="the same reply gets different rewards, and runs are not reproducible",
             fix="compute verdicts from task and reply alone: no clock, random numbers, set order or state",
         )  # fmt: skip
 
@@ -126,14 +126,14 @@ def batches(case: Case, base: Sequence[Judgement]) -> Iterator[Finding]:
             if not isinstance(outcome, Returned):
                 case.skipped["determinism, batches"] = f"the calls did not finish: {outcome}"
                 return
-            parted = [(r, parts) for r, parts in zip(order, outcome.value, strict=True) if r.parts != parts]
-            if parted:
-                first, parts = parted[0]
+            changes = [(r, parts) for r, parts in zip(order, outcome.value, strict=True) if r.parts != parts]
+            if changes:
+                first, parts = changes[0]
                 yield case.finding(
                     "determinism.batch", Severity.BLOCKING,
-                    f"{len(parted)} of {len(order)} replies get another reward when {size} are judged in one call: "
-                    f"{shown(first.reply)} gets {first.reward:g} alone and {earned(parts):g} in the batch",
-                    [judgement for judgement, _ in parted],
+                    f"{len(changes)} of {len(order)} replies get another reward when {size} are judged in one call: "
+                    f"{excerpt(first.reply)} gets {first.reward:g} alone and {earned(parts):g} in the batch",
+                    [judgement for judgement, _ in changes],
                     why="the function keeps state between replies, so the reward of a reply depends on the others",
                     fix="compute each reward separately: no running sum, no set of earlier replies, no mutable default",
                 )  # fmt: skip
@@ -147,8 +147,8 @@ def earned(parts: Sequence[Part]) -> float:
 def at_once(bench: Bench, calls: Sequence[tuple[int, str]], size: int) -> list[tuple[Part, ...]]:
     """In a worker: the parts of each reply, with `size` replies per call."""
     judge: Any = bench.verifier
-    asked = [(bench.tasks[index], reply) for index, reply in calls]
-    return [parts for start in range(0, len(asked), size) for parts in judge.together(asked[start : start + size])]
+    items = [(bench.tasks[index], reply) for index, reply in calls]
+    return [parts for start in range(0, len(items), size) for parts in judge.together(items[start : start + size])]
 
 
 def in_order(bench: Bench, calls: Sequence[tuple[int, str]], times: int) -> list[Judgement]:
@@ -156,11 +156,11 @@ def in_order(bench: Bench, calls: Sequence[tuple[int, str]], times: int) -> list
 
 
 def in_thread(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Judgement]:
-    found: list[Judgement] = []
-    thread = threading.Thread(target=lambda: found.extend(in_order(bench, calls, 1)))
+    judgements: list[Judgement] = []
+    thread = threading.Thread(target=lambda: judgements.extend(in_order(bench, calls, 1)))
     thread.start()
     thread.join()
-    return found
+    return judgements
 
 
 def tomorrow(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Judgement]:
@@ -185,12 +185,12 @@ def tasks_there(case: Case, workers: VerifierWorkers, world: str) -> Iterator[Fi
     if isinstance(outcome, Raised):
         yield case.finding("determinism.tasks", Severity.BLOCKING, f"tasks cannot be made {world}: {outcome.error}")
     elif isinstance(outcome, Returned):
-        parted = [i for i in range(count) if outcome.value[i] != digest(case.tasks[i])]
-        if parted:
+        changes = [i for i in range(count) if outcome.value[i] != digest(case.tasks[i])]
+        if changes:
             yield case.finding(
                 "determinism.tasks", Severity.BLOCKING,
-                f"{len(parted)} of {count} tasks differ in a process with {world}",
-                where=f"train task {parted[0]}",
+                f"{len(changes)} of {count} tasks differ in a process with {world}",
+                where=f"train task {changes[0]}",
                 why="a run cannot be repeated or resumed, and its workers have different tasks",
             )  # fmt: skip
 
@@ -230,7 +230,7 @@ def problem(env: Any) -> Callable[[Task], str]:
     return content if env.max_turns == 1 else lambda task: task.id
 
 
-def drawn(env: Any, split: str, count: int) -> list[Task]:
+def first_tasks(env: Any, split: str, count: int) -> list[Task]:
     tasks = env.tasks(split)
     return [tasks[index] for index in range(min(count, len(tasks)))]
 
@@ -241,7 +241,7 @@ def splits(case: Case) -> Iterator[Finding]:
         case.skipped["determinism, splits and seeds"] = "a verifier without an environment has no splits"
         return
     try:
-        test = drawn(env, SPLITS[1], len(case.tasks))
+        test = first_tasks(env, SPLITS[1], len(case.tasks))
     except Exception as error:
         yield case.finding("determinism.split_overlap", Severity.WARNING, f"there is no test split: {error}")
         return
@@ -265,7 +265,7 @@ def seeds(case: Case) -> Iterator[Finding]:
     if env is None or not is_dataclass(env) or isinstance(env, type) or not isinstance(seed, int):
         return
     with suppress(Exception):
-        after = drawn(replace(env, seed=seed + 1), "train", 50)
+        after = first_tasks(replace(env, seed=seed + 1), "train", 50)
         same = problem(env)
         mine = [same(task) for task in case.tasks[:51]]
         theirs = [same(task) for task in after]
@@ -284,15 +284,15 @@ def seeds(case: Case) -> Iterator[Finding]:
 
 def shows_answers(case: Case) -> Iterator[Finding]:
     """Test whether the prompt contains the answer."""
-    known = [(i, gold) for i, gold in enumerate(case.golds) if gold and len(gold) > 1]
-    answers = {gold for _, gold in known}
+    golds = [(i, gold) for i, gold in enumerate(case.golds) if gold and len(gold) > 1]
+    answers = {gold for _, gold in golds}
     if len(answers) <= 10 and all(holds(prompt(case.tasks[0]), gold) for gold in answers):
         return  # The prompt lists the options.
-    shown_in = [i for i, gold in known if holds(prompt(case.tasks[i]), gold)]
-    if known and len(known) > 0.5 * len(case.tasks) and len(shown_in) > 0.9 * len(known):
+    shown_in = [i for i, gold in golds if holds(prompt(case.tasks[i]), gold)]
+    if golds and len(golds) > 0.5 * len(case.tasks) and len(shown_in) > 0.9 * len(golds):
         yield case.finding(
             "determinism.answer_in_prompt", Severity.WARNING,
-            f"{len(shown_in)} of {len(known)} prompts contain the answer", where=f"task {case.tasks[shown_in[0]].id}",
+            f"{len(shown_in)} of {len(golds)} prompts contain the answer", where=f"task {case.tasks[shown_in[0]].id}",
             why="the policy can copy the answer, unless the prompt lists several answers to choose from",
         )  # fmt: skip
 

@@ -42,10 +42,10 @@ def countdown(numbers: object, target: object, gold: str) -> bool:
     if not isinstance(numbers, list | tuple) or not isinstance(target, int) or not 2 <= len(numbers) <= 4:
         return False
     try:
-        found = evaluate(gold)
+        expression = evaluate(gold)
     except Malformed:
         return False
-    return sorted(found.numbers) == sorted(numbers) and found.value == target
+    return sorted(expression.numbers) == sorted(numbers) and expression.value == target
 
 
 def operators(numbers: list[int], target: int) -> Iterator[tuple[str, str, str]]:
@@ -61,7 +61,7 @@ def operators(numbers: list[int], target: int) -> Iterator[tuple[str, str, str]]
 
 def worth(order: tuple[int, ...], signs: tuple[str, ...]) -> int | None:
     """The value of a chain without parentheses, by Python's precedence; None if undefined or too large."""
-    values, left = [order[-1]], []
+    values, symbols = [order[-1]], []
     for number, sign in zip(order[-2::-1], signs[::-1], strict=True):  # Powers first, from the right.
         if sign == "**":
             if not (abs(number) <= 1000 and 0 <= values[-1] <= 20) or abs(number) ** values[-1] > LARGEST:
@@ -69,10 +69,10 @@ def worth(order: tuple[int, ...], signs: tuple[str, ...]) -> int | None:
             values[-1] = int(number ** values[-1])
         else:
             values.append(number)
-            left.append(sign)
-    values, left = values[::-1], left[::-1]
+            symbols.append(sign)
+    values, symbols = values[::-1], symbols[::-1]
     total, term, sign_of_term = 0, values[0], 1
-    for number, sign in zip(values[1:], left, strict=True):
+    for number, sign in zip(values[1:], symbols, strict=True):
         if sign in ("//", "%") and number == 0:
             return None
         if sign in "+-":
@@ -85,12 +85,12 @@ def worth(order: tuple[int, ...], signs: tuple[str, ...]) -> int | None:
 def splices(numbers: list[int], target: int) -> Iterator[tuple[str, str, str]]:
     """Two of the numbers written as one, with a decimal point or without."""
     for order in sorted(set(permutations(numbers))):
-        for place in range(len(order) - 1):
+        for i in range(len(order) - 1):
             for join in (".", ""):
                 words = [
-                    *map(str, order[:place]),
-                    f"{order[place]}{join}{order[place + 1]}",
-                    *map(str, order[place + 2 :]),
+                    *map(str, order[:i]),
+                    f"{order[i]}{join}{order[i + 1]}",
+                    *map(str, order[i + 2 :]),
                 ]
                 rule, rule_text = (
                     ("decimal_splice", "a decimal point between two numbers")

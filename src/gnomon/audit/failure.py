@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from gnomon.audit.case import Case, shown
+from gnomon.audit.case import Case, excerpt
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.audit.source import STANDARD
@@ -44,27 +44,27 @@ class Swallowed:
 
 def probe(case: Case) -> Iterator[Finding]:
     _ = case.right_judgements, case.corpus  # Makes judgements if no other axis was run.
-    seen = case.workers.seen
-    raised = [judgement for judgement in seen if judgement.outcome == "raised"]
+    judgements = case.workers.judgements
+    raised = [judgement for judgement in judgements if judgement.outcome == "raised"]
     if raised:
         first = case.plainest(raised)
         yield case.finding(
             "failure.raised", Severity.BLOCKING,
-            f"the verifier raises on {len(raised)} replies, such as {shown(first.reply)}: {first.detail}",
+            f"the verifier raises on {len(raised)} replies, such as {excerpt(first.reply)}: {first.detail}",
             raised, claim="judgement.outcome == 'raised'",
             why="such a reply gets no verdict, so the policy can use it to avoid a low reward",
             fix="return a verdict for every text; raise Malformed for a text that is not an answer",
         )  # fmt: skip
-    failed = [judgement for judgement in seen if judgement.status is Status.FAILED]
+    failed = [judgement for judgement in judgements if judgement.status is Status.FAILED]
     if failed:
         yield case.finding(
             "failure.failed_by_policy", Severity.BLOCKING,
-            f"{len(failed)} replies get the status `failed`, such as {shown(failed[0].reply)}",
+            f"{len(failed)} replies get the status `failed`, such as {excerpt(failed[0].reply)}",
             failed, claim="str(judgement.status) == 'failed'",
             why="failed rollouts are not trained on, so the policy can use such a reply to avoid a low reward",
             fix="use `failed` only for faults of the verifier; else use malformed, rejected or exceeded",
         )  # fmt: skip
-    yield from unfit(case, [judgement for judgement in seen if judgement.outcome == "invalid"])
+    yield from unfit(case, [judgement for judgement in judgements if judgement.outcome == "invalid"])
     yield from swallowed(case)
 
 
@@ -75,15 +75,15 @@ def unfit(case: Case, invalid: list[Judgement]) -> Iterator[Finding]:
         "failure.out_of_range": "outside of reward_range",
         "failure.no_end": "",
     }
-    left = invalid
+    rest = invalid
     for rule, fault in kinds.items():
-        found = [judgement for judgement in left if fault in judgement.detail]
-        left = [judgement for judgement in left if judgement not in found] if fault else []
-        if found:
-            first = case.plainest(found)
+        faulty = [judgement for judgement in rest if fault in judgement.detail]
+        rest = [judgement for judgement in rest if judgement not in faulty] if fault else []
+        if faulty:
+            first = case.plainest(faulty)
             yield case.finding(
                 rule, Severity.BLOCKING,
-                f"{len(found)} replies get no valid verdict, such as {shown(first.reply)}: {first.detail}", found,
+                f"{len(faulty)} replies get no valid verdict, such as {excerpt(first.reply)}: {first.detail}", faulty,
                 claim="judgement.outcome == 'invalid'",
                 why="one such reward makes every advantage of its group invalid",
                 fix="return a Verdict with a finite reward within reward_range for every text",
@@ -92,27 +92,29 @@ def unfit(case: Case, invalid: list[Judgement]) -> Iterator[Finding]:
 
 def swallowed(case: Case) -> Iterator[Finding]:
     """Inject a fault at each line of the verifier, on correct replies. It must be raised and not become a verdict."""
-    judged = [i for i, judgement in case.right_judgements.items() if judgement.outcome == "verdict"]
-    accepted = [i for i in judged if case.right_judgements[i].correct][:2]
-    refused = [i for i in judged if not case.right_judgements[i].correct][:2]
-    found: list[Swallowed] = []
-    for index in (*accepted, *refused):
+    with_verdict = [i for i, judgement in case.right_judgements.items() if judgement.outcome == "verdict"]
+    accepted = [i for i in with_verdict if case.right_judgements[i].correct][:2]
+    rejected = [i for i in with_verdict if not case.right_judgements[i].correct][:2]
+    faults: list[Swallowed] = []
+    for index in (*accepted, *rejected):
         outcome = case.workers.ask(injections, index, case.rights[index])
         if isinstance(outcome, Returned):
             points, hidden = outcome.value
             case.tables["faults injected"] = case.tables.get("faults injected", 0) + points
-            found += hidden
-    if found:
-        first = min(found, key=lambda swallowed: swallowed.injected)
-        caught = case.foreign and first.injected  # In other libraries an exception ends the run, so rewards catch all.
+            faults += hidden
+    if faults:
+        first = min(faults, key=lambda swallowed: swallowed.injected)
+        harmless = (
+            case.foreign and first.injected
+        )  # In other libraries an exception ends the run, so rewards catch all.
         yield case.finding(
-            "failure.swallowed", Severity.WARNING if caught else Severity.BLOCKING,
+            "failure.swallowed", Severity.WARNING if harmless else Severity.BLOCKING,
             f"after {'an injected' if first.injected else 'a'} fault at {first.place}, a correct answer is judged "
             f"`{first.status}`",
             where=first.place, why="a full disk or a lost connection then counts as a wrong answer",
             fix="catch only the exceptions that a bad answer raises, not every Exception",
         )  # fmt: skip
-    elif not judged:
+    elif not with_verdict:
         case.skipped["failure, injected faults"] = "no correct reply is known"
 
 
@@ -126,9 +128,9 @@ def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowe
     if own_judgement.outcome == "verdict" and not own_judgement.correct:
         return 0, [Swallowed(place=p, status=str(own_judgement.status), injected=False) for p in lines.raised[:1]]
     hidden: list[Swallowed] = []
-    once = {place: point for point, place in reversed(list(enumerate(lines.places)))}
-    chosen = sorted(once.values())[:POINTS]
-    for point in chosen:
+    once = {location: point for point, location in reversed(list(enumerate(lines.places)))}
+    points = sorted(once.values())[:POINTS]
+    for point in points:
         tracer = Tracer(point)
         judgement = traced(bench, index, reply, tracer)
         if (
@@ -138,7 +140,7 @@ def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowe
             and judgement.status is not Status.FAILED
         ):
             hidden.append(Swallowed(place=lines.places[point], status=str(judgement.status), injected=True))
-    return len(chosen), hidden
+    return len(points), hidden
 
 
 class Tracer:

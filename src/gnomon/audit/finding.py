@@ -156,8 +156,8 @@ class Report:
 
     def acknowledging(self, rules: Collection[str]) -> Report:
         """The same report with findings of these rules (or of an axis, by its name) acknowledged."""
-        found = tuple(
+        findings = tuple(
             replace(finding, acknowledged=finding.rule in rules or finding.axis.value in rules)
             for finding in self.findings
         )
-        return replace(self, findings=found)
+        return replace(self, findings=findings)

@@ -55,10 +55,10 @@ def framed(reply: str) -> tuple[int, int] | None:
 def closing(text: str, start: int) -> int:
     """Index of the brace that closes the one before `start`; -1 if it is not closed."""
     depth = 1
-    for place in range(start, len(text)):
-        depth += (text[place] == "{") - (text[place] == "}")
+    for i in range(start, len(text)):
+        depth += (text[i] == "{") - (text[i] == "}")
         if depth == 0:
-            return place
+            return i
     return -1
 
 
@@ -79,5 +79,5 @@ def learnt(places: Sequence[tuple[str, int, int]]) -> Frame:
 def shared(texts: Sequence[str]) -> str:
     """The longest common prefix."""
     first, last = min(texts), max(texts)
-    place = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:place]
+    end = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:end]

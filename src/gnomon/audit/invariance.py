@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from gnomon.audit.case import Case, shown
+from gnomon.audit.case import Case, excerpt
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.envs import offers
@@ -43,13 +43,13 @@ def spaced(case: Case) -> Iterator[Finding]:
     table: dict[str, float] = {}
     for name, write in INSIDE.items():
         judgements = case.workers.judge((i, case.frame.put(write(case.golds[i] or ""))) for i in accepted)
-        refused = [judgement for judgement in judgements if judgement.outcome == "verdict" and not judgement.correct]
-        table[name] = len(refused) / max(1, len(accepted))
-        if refused and name not in TASTE and str(getattr(case.subject.verifier, "strictness", "")) != "exact":
+        rejected = [judgement for judgement in judgements if judgement.outcome == "verdict" and not judgement.correct]
+        table[name] = len(rejected) / max(1, len(accepted))
+        if rejected and name not in TASTE and str(getattr(case.subject.verifier, "strictness", "")) != "exact":
             yield case.finding(
                 "invariance.space", Severity.WARNING,
-                f"with {name}, {len(refused)} correct replies are rejected: {shown(refused[0].reply)}",
-                refused, claim="not judgement.correct", why="the reward depends on formatting",
+                f"with {name}, {len(rejected)} correct replies are rejected: {excerpt(rejected[0].reply)}",
+                rejected, claim="not judgement.correct", why="the reward depends on formatting",
             )  # fmt: skip
     case.tables["right answers refused when written otherwise"] = table
 
@@ -61,13 +61,13 @@ def renamed(case: Case) -> Iterator[Finding]:
     if not isinstance(outcome, Returned):
         return
     for rule, condition, pairs in outcome.value:
-        parted = [(a, b) for a, b in pairs if a.same != b.same]
-        if parted:
-            a, b = parted[0]
+        changes = [(a, b) for a, b in pairs if a.same != b.same]
+        if changes:
+            a, b = changes[0]
             severity = Severity.BLOCKING if rule == "invariance.id" else Severity.WARNING
             yield case.finding(
-                rule, severity, f"{condition}, {len(parted)} of {len(pairs)} verdicts change: first {a}, then {b}",
-                [a for a, _ in parted], why="the verdict must depend only on the task and the answer",
+                rule, severity, f"{condition}, {len(changes)} of {len(pairs)} verdicts change: first {a}, then {b}",
+                [a for a, _ in changes], why="the verdict must depend only on the task and the answer",
             )  # fmt: skip
 
 
@@ -87,14 +87,16 @@ def disguised(
         ("invariance.id", "with the id of one other task", lambda task: replace(task, id="the-same-for-all")),
         ("invariance.prompt", "with a system message", lambda task: replace(task, messages=(first, *task.messages))),
     )
-    found = []
+    results = []
     for rule, condition, disguise in disguises:
         pairs = []
         for index, reply in calls:
             task = disguise(bench.tasks[index])
             pairs.append((judgement_of(bench, index, reply), judgement_of(bench, index, reply, task)))
-        found.append((rule, condition, [(replace(a, reply=r), b) for (a, b), (_, r) in zip(pairs, calls, strict=True)]))
-    return found
+        results.append(
+            (rule, condition, [(replace(a, reply=r), b) for (a, b), (_, r) in zip(pairs, calls, strict=True)])
+        )
+    return results
 
 
 def isomorphic(case: Case) -> Iterator[Finding]:
@@ -105,16 +107,16 @@ def isomorphic(case: Case) -> Iterator[Finding]:
         case.skipped["invariance, isomorphic tasks"] = "there is no method `isomorphic(task, rng)`"
         return
     rng = case.rng("isomorphic")
-    refused = []
+    rejected = []
     for task in case.tasks[:20]:
         twin = rewritten(task, rng)
         outcome = case.workers.ask(judged_twin, twin, env.framed(env.solution(twin)))
         if isinstance(outcome, Returned) and not outcome.value.correct:
-            refused.append(outcome.value)
-    if refused:
+            rejected.append(outcome.value)
+    if rejected:
         yield case.finding(
             "invariance.isomorphic", Severity.BLOCKING,
-            f"{len(refused)} rephrased tasks reject their own solution: {refused[0]}",
+            f"{len(rejected)} rephrased tasks reject their own solution: {rejected[0]}",
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from gnomon.audit.subject import Subject
 from gnomon.envs import offers
 from gnomon.envs.base import Env
-from gnomon.envs.blame import line, place, raised
+from gnomon.envs.blame import blamed_line, describe, line
 from gnomon.envs.episodes import Fault
 from gnomon.errors import GnomonError
 from gnomon.integrations.rewards.base import clipped
@@ -118,7 +118,7 @@ class Sent:
         try:
             bench = self.bench
         except Exception as error:
-            why = f"{error.what}; {error.fix}" if isinstance(error, GnomonError) else raised(error)
+            why = f"{error.what}; {error.fix}" if isinstance(error, GnomonError) else describe(error)
             raise Unopened(why) from error
         return probe(bench, *arguments)
 
@@ -151,7 +151,7 @@ class VerifierWorkers:
         self.sent, self.workers = Sent.of(subject), workers
         self.imports = offers.imports(subject.verifier)
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
-        self.seen: list[Judgement] = []
+        self.judgements: list[Judgement] = []
         """All verdicts so far."""
         self.kills, self.most_kills = 0, SILENT
         limits = getattr(subject.verifier, "limits", None)
@@ -178,32 +178,30 @@ class VerifierWorkers:
 
     def judge(self, calls: Iterable[tuple[int, str]]) -> list[Judgement]:
         """A judgement for every (task index, reply), in order. Stops when too many workers were killed."""
-        asked = list(calls)
-        found: dict[int, Judgement] = {}
-        waiting = deque(list(range(start, min(start + BATCH, len(asked)))) for start in range(0, len(asked), BATCH))
+        items = list(calls)
+        by_item: dict[int, Judgement] = {}
+        waiting = deque(list(range(start, min(start + BATCH, len(items)))) for start in range(0, len(items), BATCH))
         while waiting and self.kills < self.most_kills:
             chunks = [waiting.popleft() for _ in range(min(len(waiting), ROUND))]
-            jobs = [(judge_some, [asked[place] for place in chunk]) for chunk in chunks]
+            jobs = [(judge_some, [items[i] for i in chunk]) for chunk in chunks]
             for chunk, outcome in zip(chunks, self.pool.map(jobs), strict=True):
                 if isinstance(outcome, Returned):
                     self.most_kills = KILLS
-                    found.update(zip(chunk, outcome.value, strict=False))
+                    by_item.update(zip(chunk, outcome.value, strict=False))
                     if rest := chunk[len(outcome.value) :]:
                         waiting.append(rest)
                     continue
                 slept = isinstance(outcome, Exceeded) and outcome.resource == "wall"
                 self.kills += 0 if isinstance(outcome, Raised) else 4 if slept else 1
                 if len(chunk) == 1:
-                    found[chunk[0]] = instead(outcome, *asked[chunk[0]], self.wall)
+                    by_item[chunk[0]] = instead(outcome, *items[chunk[0]], self.wall)
                 else:  # One of the calls ended the worker, and it is not known which.
-                    waiting.extend([place] for place in chunk)
+                    waiting.extend([i] for i in chunk)
         judgements = [
-            replace(found[place], reply=reply)
-            if place in found
-            else Judgement(index=index, reply=reply, outcome="unasked")
-            for place, (index, reply) in enumerate(asked)
+            replace(by_item[i], reply=reply) if i in by_item else Judgement(index=index, reply=reply, outcome="unasked")
+            for i, (index, reply) in enumerate(items)
         ]
-        self.seen += judgements
+        self.judgements += judgements
         return judgements
 
     def close(self) -> None:
@@ -243,8 +241,10 @@ def judgement_of(bench: Bench, index: int, reply: str, task: Task | None = None)
     except Fault as fault:
         return Judgement(index=index, reply=reply, outcome="invalid", detail=str(fault))
     except BaseException as error:  # Exits and interrupts that a verifier raises are its own faults too.
-        where, outside = place(error, bench.verifier), getattr(error, "reward", math.nan)
-        return Judgement(index=index, reply=reply, outcome="raised", detail=raised(error), place=where, reward=outside)
+        where, outside = blamed_line(error, bench.verifier), getattr(error, "reward", math.nan)
+        return Judgement(
+            index=index, reply=reply, outcome="raised", detail=describe(error), place=where, reward=outside
+        )
     if problem:
         outside = getattr(verdict, "reward", math.nan)
         return Judgement(index=index, reply=reply, outcome="invalid", detail=problem, seconds=seconds, reward=outside)

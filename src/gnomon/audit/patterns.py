@@ -39,8 +39,8 @@ def examples(pattern: str, most: int = MOST) -> list[str]:
     parsed = compiled(pattern) if len(pattern) <= LONGEST else None
     if parsed is None:
         return []
-    found = dict.fromkeys(islice(texts(parsed), 40 * most))
-    return [text for text in found if matches(pattern, text)][:most]
+    candidates = dict.fromkeys(islice(texts(parsed), 40 * most))
+    return [text for text in candidates if matches(pattern, text)][:most]
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -51,9 +51,9 @@ def matches(pattern: str, text: str) -> bool:
 def texts(parsed: Any) -> Iterator[str]:
     """Joins of what each step of the pattern matches; each step in its likeliest form is the first."""
     steps = [list(islice(step(name, argument), MOST)) or [""] for name, argument in parsed]
-    for place, choices in enumerate(steps):  # One step at a time is varied before several are.
+    for varied, choices in enumerate(steps):  # One step at a time is varied before several are.
         for choice in choices:
-            yield "".join(choice if place == number else first[0] for number, first in enumerate(steps))
+            yield "".join(choice if varied == number else first[0] for number, first in enumerate(steps))
     for some in product(*steps):
         yield "".join(some)
 
@@ -94,22 +94,22 @@ def step(name: Any, argument: Any) -> Iterator[str]:
 def members(argument: Any) -> Iterator[str]:
     """Characters of a class."""
     if str(argument[0][0]) == "NEGATE":
-        taken = (
+        inverse = (
             re.compile("[" + "".join(re.escape(char) for char in spelled(argument[1:])) + "]") if argument[1:] else None
         )
-        yield from (char for char in "7x ." if taken is None or not taken.match(char))
+        yield from (char for char in "7x ." if inverse is None or not inverse.match(char))
         return
     yield from spelled(argument)
 
 
 def spelled(argument: Any) -> list[str]:
-    found: list[str] = []
+    chars: list[str] = []
     for name, value in argument:
         if str(name) == "LITERAL":
-            found.append(chr(value))
+            chars.append(chr(value))
         elif str(name) == "RANGE":
-            found += [chr(value[1]), chr(value[0])]
+            chars += [chr(value[1]), chr(value[0])]
         else:
             kind = str(value).removeprefix("CATEGORY_").lower()
-            found += KINDS.get(kind, "x")
-    return found
+            chars += KINDS.get(kind, "x")
+    return chars

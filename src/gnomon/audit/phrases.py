@@ -38,10 +38,10 @@ VALUES: tuple[object, ...] = (True, 1, 10, 1.0, "correct", "yes", "pass", "A")
 
 def orders(words: Sequence[str]) -> list[str]:
     """Deciding phrases in the source. Args: words: texts of the source."""
-    found = dict.fromkeys(phrase for word in words for phrase in phrases(word) if 1 < len(phrase.strip()) <= 160)
+    candidates = dict.fromkeys(phrase for word in words for phrase in phrases(word) if 1 < len(phrase.strip()) <= 160)
     decisive = dict.fromkeys(word for text in words for word in decided(text))
-    asked = [request.format(word) for word in list(decisive)[:25] for request in REQUESTS]
-    return [*list(found)[:MOST], *asked]
+    requests = [request.format(word) for word in list(decisive)[:25] for request in REQUESTS]
+    return [*list(candidates)[:MOST], *requests]
 
 
 def decided(text: str) -> Iterator[str]:
@@ -50,7 +50,7 @@ def decided(text: str) -> Iterator[str]:
         yield text
     if " " in text:
         yield from re.findall(r"\b[A-Z]{2,20}\b", text)
-        yield from (found.strip("\"'`") for found in re.findall(r"[\"'`][A-Za-z]{2,20}[\"'`]", text))
+        yield from (word.strip("\"'`") for word in re.findall(r"[\"'`][A-Za-z]{2,20}[\"'`]", text))
 
 
 def phrases(word: str) -> Iterator[str]:

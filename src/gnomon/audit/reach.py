@@ -28,12 +28,12 @@ class Reach:
 
     def cut(self, text: str, around: str = "") -> str:
         """As much of the beginning of a text as a policy could write. Args: around: what else its reply has to hold."""
-        left = self.max_tokens - sum(map(tokens, PIECE.finditer(around)))
+        budget = self.max_tokens - sum(map(tokens, PIECE.finditer(around)))
         for piece in PIECE.finditer(text):
-            needed = tokens(piece)
-            if needed > left:
-                return text[: piece.start() + max(0, left) * LONGEST]
-            left -= needed
+            cost = tokens(piece)
+            if cost > budget:
+                return text[: piece.start() + max(0, budget) * LONGEST]
+            budget -= cost
         return text
 
 

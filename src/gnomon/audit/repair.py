@@ -11,7 +11,15 @@ from typing import Any
 from gnomon.audit.finding import Finding
 from gnomon.integrations.rewards import TrlReward, VerlScore
 from gnomon.integrations.rewards.base import Foreign, called, label
-from gnomon.integrations.rewards.function import ANSWER, BATCH, PROMPT, REPLY, FunctionReward, needed, parameters
+from gnomon.integrations.rewards.function import (
+    ANSWER,
+    BATCH,
+    REPLY,
+    USUAL,
+    FunctionReward,
+    parameters,
+    required_parameters,
+)
 from gnomon.types import Task
 from gnomon.verifiers import Math, Number, Text
 
@@ -33,11 +41,11 @@ def repair(verifier: object, tasks: Iterable[Task], findings: Iterable[Finding])
     Empty if it would remove no blocking finding, for a verifier that is not a function, and for tasks whose answers
     are neither numbers, nor formulas, nor short texts.
     """
-    shown = tuple(tasks)
-    judge = verifier_for([task.answer for task in shown])
+    examples = tuple(tasks)
+    judge = verifier_for([task.answer for task in examples])
     if not judge or not any(finding.blocks and finding.rule.startswith(MENDED) for finding in findings):
         return ""
-    columns = {name for task in shown for name in task.info}
+    columns = {name for task in examples for name in task.info}
     if not isinstance(verifier, Foreign) or not (body := definition(verifier, columns, judge)):
         return ""
     kind = judge.partition("(")[0]
@@ -59,14 +67,14 @@ def verifier_for(answers: list[Any]) -> str:
     if not answers or not all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in answers):
         return ""
     texts = [str(answer).strip() for answer in answers]
-    found: list[tuple[str, Number | Math | Text]] = []
+    candidates: list[tuple[str, Number | Math | Text]] = []
     if all(NUMBER.fullmatch(text) for text in texts):
-        found = [("Number()", Number()), ('Number(thousands=",")', Number(thousands=","))]
+        candidates = [("Number()", Number()), ('Number(thousands=",")', Number(thousands=","))]
     elif any(FORMULA.search(text) for text in texts):
-        found = [("Math()", Math())]
+        candidates = [("Math()", Math())]
     elif all(0 < len(text) <= 80 and "\n" not in text for text in texts):
-        found = [("Text()", Text())]
-    return next((name for name, judge in found if all(pays(judge, answer) for answer in answers)), "")
+        candidates = [("Text()", Text())]
+    return next((name for name, judge in candidates if all(pays(judge, answer) for answer in answers)), "")
 
 
 def pays(judge: Number | Math | Text, answer: Any) -> bool:
@@ -105,20 +113,20 @@ def pay(verifier: Foreign, judge: str) -> str:
 
 def of_one(name: str, function: Callable[..., Any], column: str, columns: set[str], paid: str) -> list[str]:
     """A function of one reply."""
-    own = named(function)
-    asked = needed(function, dict.fromkeys((column, *columns)))
-    known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", column, *columns}
-    unknown = asked if len(asked) <= 2 and not known & {*asked[:1]} else []
+    own = named_parameters(function)
+    required = required_parameters(function, dict.fromkeys((column, *columns)))
+    usual = {*USUAL, column, *columns}
+    unknown = required if len(required) <= 2 and not usual & {*required[:1]} else []
     reply = next((each for each in own if each in REPLY), unknown[0] if unknown else "completion")
     golds = [each for each in (column, *ANSWER) if each in own and (each == column or each not in columns)]
-    gold = next(iter(golds), unknown[1] if len(unknown) == 2 and unknown[1] not in known else column)
+    gold = next(iter(golds), unknown[1] if len(unknown) == 2 and unknown[1] not in usual else column)
     if gold in (*REPLY, BATCH):
         return []
     if not {reply, gold} <= own.keys() or reserved(paid) & {*own}:
         head, gold = ([reply, gold], gold) if usable(gold, paid) else ([reply], f"{OTHERS}[{gold!r}]")
         more = [f"**{OTHERS}"] if takes_more(function) or len(head) == 1 else []
     else:
-        head, more = list(written(own)), [f"**{each}" for each in takes_more(function)]
+        head, more = list(parameter_list(own)), [f"**{each}" for each in takes_more(function)]
     task = f'Task(id="", messages=(), answer={gold})'
     return [f"def {name}({', '.join([*head, *more])}):", f"    return {paid.format(task, reply)}"]
 
@@ -128,7 +136,7 @@ def of_batch(name: str, function: Callable[..., Any], column: str, conversationa
     if column in ("prompts", BATCH):
         return []
     content = 'completion[0]["content"]' if conversational else "completion"
-    before = [each for each in named(function) if each == "prompts"]
+    before = [each for each in named_parameters(function) if each == "prompts"]
     listed = usable(column, paid)
     golds = column if listed else f"{OTHERS}[{column!r}]"
     return [
@@ -138,13 +146,13 @@ def of_batch(name: str, function: Callable[..., Any], column: str, conversationa
     ]
 
 
-def named(function: Callable[..., Any]) -> dict[str, Parameter]:
+def named_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters that have a name of their own."""
     several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return {name: each for name, each in parameters(function).items() if each.kind not in several}
 
 
-def written(own: dict[str, Parameter]) -> Iterator[str]:
+def parameter_list(own: dict[str, Parameter]) -> Iterator[str]:
     """The parameters as code. One that had a default keeps one; its value has no effect."""
     keywords = False
     for name, parameter in own.items():

@@ -38,10 +38,10 @@ def load(name: str, file: str | None, kind: str) -> Any:
     """Load a class by its module or its file."""
     reach(name, file)
     find_module(name, file)
-    found: Any = sys.modules[name]
+    member: Any = sys.modules[name]
     for part in kind.split("."):
-        found = getattr(found, part)
-    return found
+        member = getattr(member, part)
+    return member
 
 
 def find_module(name: str, file: str | None) -> None:

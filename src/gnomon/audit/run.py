@@ -31,7 +31,7 @@ from gnomon.audit.scripts import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
-from gnomon.envs.blame import line, raised
+from gnomon.envs.blame import describe, line
 from gnomon.integrations.rewards import Foreign
 from gnomon.integrations.rewards.base import SLACK
 from gnomon.workers import packed
@@ -160,7 +160,7 @@ def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
         repro = rule_script(subject, rule, seed, len(subject.tasks), "it cannot be sent to another process")
     return Finding(
         axis=Axis.AVAILABILITY, rule=rule, severity=Severity.BLOCKING, repro=repro,
-        what=f"it cannot be sent to another process, so the audit could not run: {line(raised(error))}",
+        what=f"it cannot be sent to another process, so the audit could not run: {line(describe(error))}",
         why="verifiers run in worker processes, which can be killed",
         fix="define a class at the top level of a file, with fields that pickle (no open file, lock or connection)",
     )  # fmt: skip

@@ -40,7 +40,7 @@ def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str,
     """The script of a fault in one call. Args: claim: a Python expression about the `judgement`."""
     text = repr(reply) if len(reply) <= LONG else f"unpacked({packed(reply)!r})"
     return head(subject, rule, what, "load, replay, unpacked, unpickled") + (
-        f"verifier = {made(subject.verifier)}\n"
+        f"verifier = {expression_of(subject.verifier)}\n"
         f"task = {task_text(subject.tasks[index])}\n"
         f"judgement = replay(verifier, task, {text})\n"
         "print(judgement)\n"
@@ -51,13 +51,13 @@ def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str,
 def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, max_tokens: int = MAX_TOKENS) -> str:
     """The script of a fault over many calls. It repeats the rule's axis."""
     if subject.env is not None:
-        subject_text = f"subject_of({made(subject.env)}, count={tasks})"
+        subject_text = f"subject_of({expression_of(subject.env)}, count={tasks})"
     else:
         task_list = "".join(f"    {task_text(solved(subject, task))},\n" for task in subject.tasks[:tasks])
         subject_text = f"subject_of(verifier, (\n{task_list}))"
     limit = "" if max_tokens == MAX_TOKENS else f", max_tokens={max_tokens}"
     return head(subject, rule, what, "found_again, load, unpickled") + (
-        (f"verifier = {made(subject.verifier)}\n" if subject.env is None else "")
+        (f"verifier = {expression_of(subject.verifier)}\n" if subject.env is None else "")
         + f"there = found_again({subject_text}, {rule!r}, seed={seed}, tasks={tasks}{limit})\n"
         f'print("{rule}:", "there" if there else "gone")\n'
         "sys.exit(1 if there else 0)\n"
@@ -81,7 +81,7 @@ def packed(text: str) -> str:
     return base64.b85encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()
 
 
-def made(thing: object) -> str:
+def expression_of(thing: object) -> str:
     """An expression that rebuilds the object."""
     kind = type(thing)
     options = {}
@@ -104,8 +104,8 @@ def made(thing: object) -> str:
 
 def pickled(thing: object) -> str:
     payload = serialise.packed(thing)
-    named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)} & sys.modules.keys()
-    files = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(named - {"__main__"}))
+    module_names = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)} & sys.modules.keys()
+    files = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(module_names - {"__main__"}))
     modules = "".join(f", {pair!r}" for pair in files if not pair[0].startswith("gnomon."))
     return f"unpickled({base64.b85encode(payload).decode()!r}{modules})"
 

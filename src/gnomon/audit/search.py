@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from gnomon.audit.case import Case, plain_value, shown
+from gnomon.audit.case import Case, excerpt, plain_value
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Judgement
@@ -43,25 +43,25 @@ WORDS = (
 
 def probe(case: Case) -> Iterator[Finding]:
     yield from forbidden(case)
-    panel = chosen(case)
+    panel = choose_panel(case)
     if len(panel) < 2:
         case.skipped["search"] = "no two tasks have different known answers"
         return
-    best, keys, asked = climbed(case, panel)
-    case.tables["search"] = {"calls": asked, "best share of the panel": best}
+    best, keys, calls = climbed(case, panel)
+    case.tables["search"] = {"calls": calls, "best share of the panel": best}
     if keys:
         reply = least(case, panel, min(keys, key=len))
         judgements = [judgement for judgement in case.workers.judge((i, reply) for i in panel) if judgement.correct]
         yield case.finding(
             "search.universal_key", Severity.BLOCKING,
-            f"{shown(reply)} is correct for {len(judgements)} tasks with different answers: "
-            f"{', '.join(shown(case.golds[r.index] or '', 20) for r in judgements[:3])}",
+            f"{excerpt(reply)} is correct for {len(judgements)} tasks with different answers: "
+            f"{', '.join(excerpt(case.golds[r.index] or '', 20) for r in judgements[:3])}",
             wrong_first(case, judgements, reply), claim="judgement.correct",
             why="the policy will find it too", fix="parse the whole slot as one answer",
         )  # fmt: skip
 
 
-def chosen(case: Case) -> list[int]:
+def choose_panel(case: Case) -> list[int]:
     """Tasks with accepted correct replies and different answers."""
     panel: list[int] = []
     for index, judgement in case.right_judgements.items():
@@ -93,12 +93,12 @@ def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
     pool += ["".join(case.frame.put(gold) for gold in golds), golds[0]]
     scores: dict[str, tuple[float, float]] = {}
     keys: list[str] = []
-    asked = 0
+    calls = 0
     children = pool
-    while children and asked < CALLS and not keys:
+    while children and calls < CALLS and not keys:
         fresh = [reply for reply in dict.fromkeys(children) if reply not in scores]
         judgements = case.workers.judge((i, reply) for reply in fresh for i in panel)
-        asked += len(judgements)
+        calls += len(judgements)
         for number, reply in enumerate(fresh):
             mine = judgements[number * len(panel) : (number + 1) * len(panel)]
             right = sum(judgement.correct for judgement in mine)
@@ -107,7 +107,7 @@ def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
             keys += [reply] if right >= 2 else []
         parents = sorted(scores, key=lambda reply: (*(-part for part in scores[reply]), len(reply), reply))[:8]
         children = [mutated(rng, rng.choice(parents), rng.choice(parents), words, case) for _ in range(CHILDREN)]
-    return max((right for right, _ in scores.values()), default=0) / len(panel), keys, asked
+    return max((right for right, _ in scores.values()), default=0) / len(panel), keys, calls
 
 
 def mutated(rng: random.Random, reply: str, other: str, words: Sequence[str], case: Case) -> str:
@@ -133,13 +133,13 @@ def least(case: Case, panel: Sequence[int], reply: str) -> str:
     """The reply without the pieces that the key does not need."""
     size = max(1, len(reply) // 2)
     while size:
-        place = 0
-        while place < len(reply):
-            shorter = reply[:place] + reply[place + size :]
+        start = 0
+        while start < len(reply):
+            shorter = reply[:start] + reply[start + size :]
             if sum(judgement.correct for judgement in case.workers.judge((i, shorter) for i in panel)) >= 2:
                 reply = shorter
             else:
-                place += size
+                start += size
         size //= 2
     return reply
 
@@ -161,13 +161,13 @@ def forbidden(case: Case) -> Iterator[Finding]:
             calls += [(rule, breach, index, text) for rule, breach, text in (here if index < 20 else here[7:])]
     judgements = case.workers.judge((index, case.frame.put(text)) for _, _, index, text in calls)
     for rule in dict.fromkeys(rule for rule, *_ in calls):
-        found = [r for r, (name, *_) in zip(judgements, calls, strict=True) if name == rule and r.correct]
-        if found:
+        accepted = [r for r, (name, *_) in zip(judgements, calls, strict=True) if name == rule and r.correct]
+        if accepted:
             breach = next(breach for name, breach, *_ in calls if name == rule)
-            first = min(found, key=lambda judgement: len(judgement.reply))
+            first = min(accepted, key=lambda judgement: len(judgement.reply))
             yield case.finding(
                 rule, LEADS.get(rule, Severity.BLOCKING),
-                f"{breach} is accepted, such as {shown(first.reply)} for {case.tasks[first.index].answer}",
-                found, claim="judgement.correct", why="the task allows each number once and only + − × ÷",
+                f"{breach} is accepted, such as {excerpt(first.reply)} for {case.tasks[first.index].answer}",
+                accepted, claim="judgement.correct", why="the task allows each number once and only + − × ÷",
                 fix="use gnomon.verifiers.evaluate, which accepts exactly these expressions",
             )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
-from gnomon.audit.case import Case, shown
+from gnomon.audit.case import Case, excerpt
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.types import Part, Task, Verdict
@@ -46,11 +46,11 @@ def probe(case: Case) -> Iterator[Finding]:
 
 def accounts(case: Case) -> Iterator[Finding]:
     """The sums of the parts: the reward of a policy that is never correct."""
-    written = [r for r in case.workers.seen if r.outcome == "verdict" and case.reached(r)]
-    entries = paid_parts([r for r in written if r.correct or not says_it(case, r)])
+    verdicts = [r for r in case.workers.judgements if r.outcome == "verdict" and case.reached(r)]
+    entries = paid_parts([r for r in verdicts if r.correct or not says_it(case, r)])
     turns = case.subject.env.max_turns if case.subject.env is not None else 1
-    best, sum_of = best_without_correct(entries, any(judgement.correct for judgement in case.workers.seen))
-    seen, _ = best_without_correct(entries, right_seen=False)
+    best, sum_of = best_without_correct(entries, any(judgement.correct for judgement in case.workers.judgements))
+    observed, _ = best_without_correct(entries, right_seen=False)
     case.tables["breakdown"] = {
         "parts": [{n: getattr(e, n) for n in ("part", "weight", "most", "wrong", "gate")} for e in entries],
         "best without being right": best,
@@ -60,7 +60,7 @@ def accounts(case: Case) -> Iterator[Finding]:
     if best <= max(case.nothing, 0.0) + 1e-9:
         return
     share = best / case.least if case.least > 0 else math.inf
-    outpaid = seen > 0 and seen >= case.least  # Counts only observed rewards.
+    outpaid = observed > 0 and observed >= case.least  # Counts only observed rewards.
     severity = Severity.BLOCKING if outpaid else Severity.WARNING if share > 0.25 else Severity.NOTE
     yield case.finding(
         "sentinels.parts_outpay" if outpaid else "sentinels.parts_pay", severity,
@@ -79,12 +79,12 @@ def says_it(case: Case, judgement: Judgement) -> bool:
 
 def paid_parts(judgements: Sequence[Judgement]) -> list[Entry]:
     """Every named part, with its values for correct and for other answers."""
-    seen: dict[str, list[tuple[Part, bool]]] = {}
+    by_name: dict[str, list[tuple[Part, bool]]] = {}
     for judgement in judgements:
         for part in judgement.parts:
-            seen.setdefault(part.name, []).append((part, judgement.correct))
+            by_name.setdefault(part.name, []).append((part, judgement.correct))
     entries = []
-    for name, parts in seen.items():
+    for name, parts in by_name.items():
         values = [part.value for part, _ in parts]
         entries.append(
             Entry(
@@ -125,15 +125,15 @@ def canaries(case: Case) -> Iterator[Finding]:
     planted = [i for i, task in enumerate(case.tasks) if task.info.get("unsolvable")]
     first = next((i for i, judgement in case.right_judgements.items() if judgement.correct), None)
     case.tables["canary tasks of its own"] = len(planted)
-    replies = list(dict.fromkeys(r.reply for r in case.workers.seen if len(r.reply) < 2000 and r.outcome == "verdict"))[
-        :600
-    ]
+    replies = list(
+        dict.fromkeys(r.reply for r in case.workers.judgements if len(r.reply) < 2000 and r.outcome == "verdict")
+    )[:600]
     if planted:
         solved = [r for r in case.workers.judge((planted[0], reply) for reply in replies) if r.correct]
         if solved:
             yield case.finding(
                 "sentinels.canary_solved", Severity.BLOCKING,
-                f"an unsolvable task is solved by {shown(solved[0].reply)}", solved, claim="judgement.correct",
+                f"an unsolvable task is solved by {excerpt(solved[0].reply)}", solved, claim="judgement.correct",
             )  # fmt: skip
     if first is None:
         return
@@ -146,7 +146,7 @@ def canaries(case: Case) -> Iterator[Finding]:
     if solved:
         yield case.finding(
             "sentinels.canary_solved", Severity.BLOCKING,
-            f"with an unguessable answer, {shown(solved[0].reply)} is still correct ({len(solved)} such replies)",
+            f"with an unguessable answer, {excerpt(solved[0].reply)} is still correct ({len(solved)} such replies)",
             solved, why="this reply is correct for any answer",
         )  # fmt: skip
 
@@ -171,12 +171,14 @@ def disagreement(case: Case) -> dict[str, float] | str:
     verifier = case.subject.verifier
     if not (isinstance(verifier, Slot) and is_dataclass(verifier)):
         return "the verifier has no strictness setting"
-    calls = [(r.index, r.reply) for r in case.workers.seen if r.outcome == "verdict" and len(r.reply) < 2000][:400]
+    calls = [(r.index, r.reply) for r in case.workers.judgements if r.outcome == "verdict" and len(r.reply) < 2000][
+        :400
+    ]
     outcome = case.workers.ask(read_both_ways, calls)
     if not isinstance(outcome, Returned):
         return "the comparison did not finish"
-    strict, lenient, parted = outcome.value
-    return {"replies": float(len(calls)), "exact": strict, "last": lenient, "parted": parted}
+    strict, lenient, disagree = outcome.value
+    return {"replies": float(len(calls)), "exact": strict, "last": lenient, "parted": disagree}
 
 
 def read_both_ways(bench: Bench, calls: Sequence[tuple[int, str]]) -> tuple[float, float, float]:
@@ -195,16 +197,16 @@ def read_both_ways(bench: Bench, calls: Sequence[tuple[int, str]]) -> tuple[floa
 
 def card(case: Case) -> dict[str, float | None]:
     """The verifier's card: its cost, its rejection of hostile texts, its fraction of partial rewards."""
-    judged = [judgement for judgement in case.workers.seen if judgement.outcome == "verdict"]
-    spent = sorted(judgement.seconds for judgement in case.right_judgements.values() if judgement.outcome == "verdict")
+    verdicts = [judgement for judgement in case.workers.judgements if judgement.outcome == "verdict"]
+    times = sorted(judgement.seconds for judgement in case.right_judgements.values() if judgement.outcome == "verdict")
     low, high = case.subject.verifier.reward_range
-    between = [judgement for judgement in judged if low + 1e-9 < judgement.reward < high - 1e-9]
+    between = [judgement for judgement in verdicts if low + 1e-9 < judgement.reward < high - 1e-9]
     hostile = case.corpus
     return {
-        "milliseconds per verdict, median": 1000 * statistics.median(spent) if spent else None,
-        "milliseconds per verdict, slowest of 100": 1000 * spent[-max(1, len(spent) // 100)] if spent else None,
+        "milliseconds per verdict, median": 1000 * statistics.median(times) if times else None,
+        "milliseconds per verdict, slowest of 100": 1000 * times[-max(1, len(times) // 100)] if times else None,
         "agreement on hostile texts": sum(r.outcome == "verdict" and not r.correct for r in hostile)
         / max(1, len(hostile)),
-        "share of rewards between lowest and highest": len(between) / max(1, len(judged)),
-        "verdicts": len(judged),
+        "share of rewards between lowest and highest": len(between) / max(1, len(verdicts)),
+        "verdicts": len(verdicts),
     }

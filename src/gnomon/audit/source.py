@@ -39,7 +39,7 @@ def literals(verifier: object) -> tuple[str, ...]:
 
     Docstrings are skipped. Special characters are removed from regular expressions.
     """
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for module in modules(verifier):
         try:
             tree = ast.parse(getsource(sys.modules[module]))
@@ -50,8 +50,8 @@ def literals(verifier: object) -> tuple[str, ...]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                 for text in (node.value, plain(node.value)):
                     if 0 < len(text.strip()) <= LONGEST:
-                        found.setdefault(text)
-    return tuple(found)
+                        result.setdefault(text)
+    return tuple(result)
 
 
 def texts(verifier: object) -> tuple[str, ...]:
@@ -60,18 +60,18 @@ def texts(verifier: object) -> tuple[str, ...]:
     The search follows names from a function to texts, patterns, collections and functions of its module. Installed
     packages and Python's own modules are skipped, unless the verifier is defined there.
     """
-    waiting, seen, found = deque(starts(verifier)), set[int](), dict[str, None]()
+    waiting, visited, result = deque(starts(verifier)), set[int](), dict[str, None]()
     homes = {home(thing) for thing in waiting}
-    while waiting and len(seen) < MOST:
+    while waiting and len(visited) < MOST:
         thing = waiting.popleft()
         thing = getattr(unwrap(thing), "__func__", unwrap(thing)) if callable(thing) else thing
-        if id(thing) in seen:
+        if id(thing) in visited:
             continue
-        seen.add(id(thing))
+        visited.add(id(thing))
         if isinstance(thing, str | Pattern):
             text = thing if isinstance(thing, str) else str(thing.pattern)
             if 0 < len(text.strip()) <= LONG_TEXT:
-                found.setdefault(text)
+                result.setdefault(text)
         elif isinstance(thing, FunctionType):
             codes = list(nested(thing.__code__))
             waiting.extend(c for code in codes for c in code.co_consts if isinstance(c, str) and c != thing.__doc__)
@@ -86,12 +86,12 @@ def texts(verifier: object) -> tuple[str, ...]:
             waiting.extend(value for value in own if isfunction(value) or isinstance(value, str | Pattern))
         elif not isinstance(thing, ModuleType) and not installed(home(thing)):
             waiting.extend((type(thing), *getattr(thing, "__dict__", {}).values()))
-    return tuple(found)
+    return tuple(result)
 
 
 def starts(verifier: object) -> Iterator[Any]:
     """The start of the search for texts: the values of the verifier's fields, objects they name, and its class."""
-    for value in held(verifier):
+    for value in field_values(verifier):
         if isinstance(value, str) and ":" in value:
             with suppress(Exception):  # A text with a colon need not be a name.
                 value = load(value)
@@ -135,7 +135,7 @@ def modules(verifier: object) -> list[str]:
 def kinds_of(verifier: object) -> Iterator[Any]:
     """The classes, functions and modules of a verifier, including those of dataclasses in its fields."""
     yield from type(verifier).__mro__
-    for value in held(verifier):
+    for value in field_values(verifier):
         if isfunction(value) or ismethod(value) or isinstance(value, type):
             yield value
         elif is_dataclass(value):
@@ -143,25 +143,25 @@ def kinds_of(verifier: object) -> Iterator[Any]:
         else:
             yield type(value)
         if isinstance(value, str) and ":" in value:
-            yield from named(value)
+            yield from loaded_objects(value)
 
 
-def held(verifier: object) -> Iterator[Any]:
+def field_values(verifier: object) -> Iterator[Any]:
     """The values in a verifier's fields."""
     for field in fields(verifier) if is_dataclass(verifier) and not isinstance(verifier, type) else ():
         value = getattr(verifier, field.name)
         yield from value if isinstance(value, tuple) else (value,)
 
 
-def named(place: str) -> Iterator[Any]:
+def loaded_objects(address: str) -> Iterator[Any]:
     """The loaded object for `module:name` or `file.py:name`: a class, a function, or else the module."""
-    file, _, name = place.rpartition(":")
+    file, _, name = address.rpartition(":")
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if getattr(module, "__name__", "") == file or (path and file.endswith(".py") and path.endswith(file)):
-            found = getattr(module, name.partition(".")[0], None)
-            if found is not None:
-                yield found if isfunction(found) or isinstance(found, type) else module
+            member = getattr(module, name.partition(".")[0], None)
+            if member is not None:
+                yield member if isfunction(member) or isinstance(member, type) else module
 
 
 def own_files(verifier: object) -> tuple[str, ...]:

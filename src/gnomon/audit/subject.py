@@ -75,9 +75,9 @@ def subject_of(
             fix="def verify(self, task: Task, reply: str) -> Verdict",
         )
     if not tasks:
-        offered = getattr(target, "tasks", ())
-        offered = offered("train") if callable(offered) else offered
-        tasks = tuple(offered[index] for index in range(min(count, len(offered))))
+        split = getattr(target, "tasks", ())
+        split = split("train") if callable(split) else split
+        tasks = tuple(split[index] for index in range(min(count, len(split))))
     if not tasks:
         raise ConfigError(
             "E120",

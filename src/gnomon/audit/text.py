@@ -14,8 +14,8 @@ POLICIES = 5
 
 
 def report_text(report: Report) -> str:
-    found = [line for finding in report.findings for line in paragraph(finding)]
-    return "\n".join([headline(report), *found, *repaired(report), *tables(report)])
+    paragraphs = [line for finding in report.findings for line in paragraph(finding)]
+    return "\n".join([headline(report), *paragraphs, *repaired(report), *tables(report)])
 
 
 def headline(report: Report) -> str:

@@ -40,14 +40,14 @@ def plan(
 ) -> None:
     """Estimate memory, time and cost of a run before it starts: gnomon plan countdown --device l4"""
     config, run = configured(what, settings)
-    from gnomon.plans.command import compared, made, written
+    from gnomon.plans.command import compared, plan_of, report
 
-    found = made(config, device, prompt, reply, run)
+    found = plan_of(config, device, prompt, reply, run)
     past = compared(found, run) if run else None
     if as_json:
         put(json.dumps(found.body() | ({"came_true": past} if past else {}), indent=1))
         return
-    say(written(found, price, past))
+    say(report(found, price, past))
 
 
 def configured(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:

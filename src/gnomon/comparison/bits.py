@@ -35,11 +35,11 @@ class StepBits:
 def reward_bits(reader: RunReader) -> list[StepBits]:
     """The entropy of the rewards of every step. Verdicts that failed count for nothing."""
     rows = (row for row in reader.rollout_rows() if row.status not in (Status.FAILED, Status.UNJUDGED))
-    found = []
+    result = []
     for step, some in groupby(rows, lambda row: row.step):
         steps = list(some)
         rewards = [row.reward for row in steps]
-        found.append(
+        result.append(
             StepBits(
                 step=step or 0,
                 episodes=len(rewards),
@@ -48,7 +48,7 @@ def reward_bits(reader: RunReader) -> list[StepBits]:
                 bias=shortfall(rewards),
             )
         )
-    return found
+    return result
 
 
 def entropy_bits(values: Sequence[Hashable]) -> float:

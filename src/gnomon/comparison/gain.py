@@ -35,26 +35,26 @@ def gain(
     Raises: RunError E440 for runs that have no gain in common; E429; as `played`; ConfigError E052 for code that is
         not trusted.
     """
-    runs = opened(folders, wanted, trust)
-    asked: dict[str, str | int] = {
+    runs = open_runs(folders, wanted, trust)
+    question: dict[str, str | int] = {
         "samples": runs.samples, "tasks": runs.tasks, "shots": wanted.shots, "transfer": wanted.transfer
     }  # fmt: skip
     prints = {str(seed): fingerprint(folder) for seed, folder in runs.folders.items()}
     card = card_of(folders[0])
-    if card is None or (card.asked, card.runs) != (asked, prints):
-        found = played(runs, tell)
-        if not all(each.tasks for each in found.values()):
+    if card is None or (card.asked, card.runs) != (question, prints):
+        replies = played(runs, tell)
+        if not all(each.tasks for each in replies.values()):
             why = "no held-out task was judged under every prompt, before and after training"
             raise no_gain(folders[0], why, f"gnomon show {folders[0]}")
         card = Card(
-            asked=asked,
+            asked=question,
             runs=prints,
             env=runs.config.env.type,
             policy=runs.config.policy.path,
             steps=runs.config.budget.steps,
-            gain=gain_of(found[USUAL], "prompt of the run", f"{wanted.shots} solved examples"),
-            format=format_of(found[USUAL]) if runs.lenient else None,
-            transfer=transfer_of(found[OTHER], wanted.transfer) if wanted.transfer else None,
+            gain=gain_of(replies[USUAL], "prompt of the run", f"{wanted.shots} solved examples"),
+            format=format_of(replies[USUAL]) if runs.lenient else None,
+            transfer=transfer_of(replies[OTHER], wanted.transfer) if wanted.transfer else None,
             cost=cost(folders, price),
         )
     card = replace(card, cost=cost(folders, price))
@@ -66,7 +66,7 @@ def gain(
     return card
 
 
-def opened(folders: Sequence[Path], wanted: Wanted, trust: bool) -> Measured:
+def open_runs(folders: Sequence[Path], wanted: Wanted, trust: bool) -> Measured:
     """Raises: RunError E440, E429; ConfigError E052."""
     for folder in folders:
         with RunReader(folder) as reader:
@@ -98,9 +98,9 @@ def cost(folders: Sequence[Path], price: float | None) -> Cost:
         with RunReader(folder) as reader:
             rows += reader.timings()
     seconds = sum(float(row["seconds"]) for row in rows)
-    known = all("cpu_seconds" in row for row in rows)
+    has_cpu = all("cpu_seconds" in row for row in rows)
     return Cost(
-        cpu_seconds=sum(float(row["cpu_seconds"]) for row in rows) if known else None,
+        cpu_seconds=sum(float(row["cpu_seconds"]) for row in rows) if has_cpu else None,
         seconds=seconds,
         money=None if price is None else price * seconds / 3600,
     )

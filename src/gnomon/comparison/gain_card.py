@@ -18,8 +18,20 @@ from gnomon.stats import Interval
 from gnomon.terminal import one_line
 
 __all__ = [
-    "Beside", "Card", "Cost", "Format", "Gain", "Rates", "Transfer", "card_of", "card_text", "row_name", "sentences",
-    "shown", "title", "write_card",
+    "Beside",
+    "Card",
+    "Cost",
+    "Format",
+    "Gain",
+    "Rates",
+    "Transfer",
+    "card_of",
+    "card_text",
+    "interval_text",
+    "row_name",
+    "sentences",
+    "title",
+    "write_card",
 ]  # fmt: skip
 
 FILE = "gain.json"
@@ -125,8 +137,8 @@ class Card:
 
     def body(self) -> dict[str, Any]:
         """As JSON values."""
-        found: dict[str, Any] = ADAPTER.dump_python(self, mode="json")
-        return found
+        body: dict[str, Any] = ADAPTER.dump_python(self, mode="json")
+        return body
 
 
 ADAPTER = TypeAdapter(Card)
@@ -181,12 +193,12 @@ def row_name(row: Rates) -> str:
 def sentences(card: Card) -> Iterator[tuple[str, str]]:
     """What the card says, no more than its intervals allow: a label and a text each."""
     gain = card.gain
-    yield "pass@1", f"{shown(gain.pass_1)}. {outcome(gain.pass_1)}"
+    yield "pass@1", f"{interval_text(gain.pass_1)}. {outcome(gain.pass_1)}"
     if gain.over_runs is not None:
         each = ", ".join(f"{value:+.3f}" for value in gain.by_run)
-        yield "runs", f"{each}; their mean with an interval over runs is {shown(gain.over_runs)}"
+        yield "runs", f"{each}; their mean with an interval over runs is {interval_text(gain.over_runs)}"
     if gain.k > 1:
-        yield f"pass@{gain.k}", f"{shown(gain.pass_k)}. {sharpening(gain)}"
+        yield f"pass@{gain.k}", f"{interval_text(gain.pass_k)}. {sharpening(gain)}"
     else:
         yield "pass@k", ONE
     yield "prompting", " ".join(prompting(gain))
@@ -196,7 +208,7 @@ def sentences(card: Card) -> Iterator[tuple[str, str]]:
     yield "cost", cost(card.cost)
 
 
-def shown(difference: Interval) -> str:
+def interval_text(difference: Interval) -> str:
     return f"{difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
 
 
@@ -230,31 +242,34 @@ def prompting(gain: Gain) -> Iterator[str]:
     """The trained policy beside the best prompt of the base model."""
     counts = [("With one reply", gain.beside_1)]
     counts += [(f"By majority of {gain.k} replies", gain.beside_k)] if gain.beside_k and gain.k > 1 else []
-    for count, found in counts:
+    for count, beside in counts:
         end = {1: ".", 0: ", so prompting alone may give as much.", -1: ", so prompting alone gives more."}
         yield (
-            f"{count}, the best prompt of the base model is: {one_line(found.prompt)}. "
-            f"Training adds {shown(found.difference)} to it{end[sign(found.difference)]}"
+            f"{count}, the best prompt of the base model is: {one_line(beside.prompt)}. "
+            f"Training adds {interval_text(beside.difference)} to it{end[sign(beside.difference)]}"
         )
     if len(gain.rows) == 2:
         yield "No prompt with solved examples was measured."
 
 
-def form(found: Format) -> str:
+def form(formats: Format) -> str:
     """How much of the gain is format."""
     return (
-        f"{shown(found.form)} of the gain is replies that were right in another form before; {shown(found.answers)} is "
-        f"right answers. If every usual form counted, pass@1 would be {found.before} before and {found.after} after."
+        f"{interval_text(formats.form)} of the gain is replies that were right in another form before; "
+        f"{interval_text(formats.answers)} is right answers. If every usual form counted, pass@1 would be "
+        f"{formats.before} before and {formats.after} after."
     )
 
 
-def transfer(found: Transfer) -> str:
-    text = f"{one_line(found.env)}: pass@1 {found.before} before and {found.after} after, {shown(found.gain)}."
-    return f"{text} {outcome(found.gain)}"
+def transfer(result: Transfer) -> str:
+    text = (
+        f"{one_line(result.env)}: pass@1 {result.before} before and {result.after} after, {interval_text(result.gain)}."
+    )
+    return f"{text} {outcome(result.gain)}"
 
 
-def cost(found: Cost) -> str:
+def cost(costs: Cost) -> str:
     """Of the training."""
-    cpu = "" if found.cpu_seconds is None else f"{found.cpu_seconds:,.0f} s of processor time in training steps; "
-    money = "" if found.money is None else f"; {found.money:,.2f} at the price that was named"
-    return f"{cpu}{found.seconds:,.0f} s by the clock with evaluations{money}"
+    cpu = "" if costs.cpu_seconds is None else f"{costs.cpu_seconds:,.0f} s of processor time in training steps; "
+    money = "" if costs.money is None else f"; {costs.money:,.2f} at the price that was named"
+    return f"{cpu}{costs.seconds:,.0f} s by the clock with evaluations{money}"

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gnomon.comparison.gain_scores import Played, replies_of
-from gnomon.comparison.prompts import measured
+from gnomon.comparison.prompts import measure
 from gnomon.comparison.readings import Lenient, framed
 from gnomon.config import RunConfig
 from gnomon.config.sections import EvalSet
 from gnomon.envs import Env
 from gnomon.errors import ConfigError
-from gnomon.rejudge.again import Named, made
+from gnomon.rejudge.again import JudgeSpec, build_judge
 from gnomon.rejudge.stored import reading
 from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import env_class
@@ -77,14 +77,14 @@ class Measured:
     wanted: Wanted
 
     @cached_property
-    def named(self) -> Named | None:
+    def named(self) -> JudgeSpec | None:
         """The environment by name; None for one that was passed as a Python object."""
         spec = self.config.env
-        return None if spec.type.startswith(OBJECT) else Named(spec.type, json.dumps(spec.options, sort_keys=True))
+        return None if spec.type.startswith(OBJECT) else JudgeSpec(spec.type, json.dumps(spec.options, sort_keys=True))
 
     @property
     def env(self) -> Env | None:
-        return None if self.named is None else made(self.named)
+        return None if self.named is None else build_judge(self.named)
 
     @property
     def samples(self) -> int:
@@ -109,27 +109,29 @@ class Measured:
     def parts(self) -> Iterator[Part]:
         """All that the card needs; those of the base model first."""
         evaluations = [USUAL] + [OTHER] * bool(self.wanted.transfer)
-        for trained in (False, True):
-            yield from (Part(name, trained, seed) for name in evaluations for seed in self.folders)
-            if self.shows and not trained:
+        for after in (False, True):
+            yield from (Part(name, after, seed) for name in evaluations for seed in self.folders)
+            if self.shows and not after:
                 yield Part(EXAMPLES, False, next(iter(self.folders)))
 
 
 def played(runs: Measured, tell: Tell) -> dict[str, Played]:
     """The replies by evaluation. Raises: RunError E185, E186; ConfigError E025, where replies have to be sampled."""
-    found = {part: recorded(runs, part) for part in runs.parts()}
-    if missing := [part for part, groups in found.items() if not groups]:
-        found |= sampled(runs, missing, tell)
-    right = leniently(runs, [group for part, groups in found.items() if part.evaluation == USUAL for group in groups])
-    shown = next((replies_of(groups) for part, groups in found.items() if part.evaluation == EXAMPLES), None)
+    groups_of = {part: recorded(runs, part) for part in runs.parts()}
+    if missing := [part for part, groups in groups_of.items() if not groups]:
+        groups_of |= sample_missing(runs, missing, tell)
+    right = leniently(
+        runs, [group for part, groups in groups_of.items() if part.evaluation == USUAL for group in groups]
+    )
+    examples = next((replies_of(groups) for part, groups in groups_of.items() if part.evaluation == EXAMPLES), None)
 
-    def of(name: str, trained: bool) -> list[Any]:
-        wanted = (part for part in found if part.evaluation == name and part.trained is trained)
-        return [replies_of(found[part], right) for part in wanted]
+    def of(name: str, after: bool) -> list[Any]:
+        chosen_parts = (part for part in groups_of if part.evaluation == name and part.trained is after)
+        return [replies_of(groups_of[part], right) for part in chosen_parts]
 
-    names = dict.fromkeys(part.evaluation for part in found if part.evaluation != EXAMPLES)
+    names = dict.fromkeys(part.evaluation for part in groups_of if part.evaluation != EXAMPLES)
     return {
-        name: Played(before=of(name, False), after=of(name, True), shown=shown if name == USUAL else None)
+        name: Played(before=of(name, False), after=of(name, True), shown=examples if name == USUAL else None)
         for name in names
     }
 
@@ -148,7 +150,7 @@ def recorded(runs: Measured, part: Part) -> Sequence[Group]:
     return [replace(group, rollouts=group.rollouts[: runs.samples]) for group in groups[: runs.tasks * whole]]
 
 
-def sampled(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[Part, Sequence[Group]]:
+def sample_missing(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[Part, Sequence[Group]]:
     """Sample replies: all of the base model first, then those of each policy."""
     config, env = runs.config, runs.env
     if env is None:
@@ -158,24 +160,24 @@ def sampled(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[Part, S
     names = dict.fromkeys(part.evaluation for part in missing)
     sets = {name: EvalSet.model_validate(numbers | own[name]) for name in names}
     plain = here(config.model_copy(update={"eval": config.eval.model_copy(update={"sets": {}})}))
-    asked = plain.model_copy(update={"eval": config.eval.model_copy(update={"sets": sets})})
-    found: dict[Part, Sequence[Group]] = {}
+    with_sets = plain.model_copy(update={"eval": config.eval.model_copy(update={"sets": sets})})
+    result: dict[Part, Sequence[Group]] = {}
     with RunReader(next(iter(runs.folders.values()))) as reader:
         require_base(reader, config)
     with built(plain, env) as parts:
-        envs = {name: (spec, its) for name, spec, its in set_envs(asked, env)}
-        for trained, seed in dict.fromkeys((part.trained, part.seed) for part in missing):
-            if trained:
-                place = checkpoint(runs.folders[seed])
-                require_here(config, place)
-                parts.learner.load_state(place)
+        envs = {name: (spec, its) for name, spec, its in set_envs(with_sets, env)}
+        for after, seed in dict.fromkeys((part.trained, part.seed) for part in missing):
+            if after:
+                folder = checkpoint(runs.folders[seed])
+                require_here(config, folder)
+                parts.learner.load_state(folder)
             parts.engine.load(parts.learner.publish())
             for part in missing:
-                if (part.trained, part.seed) == (trained, seed):
+                if (part.trained, part.seed) == (after, seed):
                     tell(telling(runs, part))
-                    actor = make_set_actor(asked, part.evaluation, *envs[part.evaluation], parts.actor)
-                    found[part] = measured(actor, parts.actor, asked.eval.of(part.evaluation), seed).groups
-    return found
+                    actor = make_set_actor(with_sets, part.evaluation, *envs[part.evaluation], parts.actor)
+                    result[part] = measure(actor, parts.actor, with_sets.eval.of(part.evaluation), seed).groups
+    return result
 
 
 FIX = "leave out --samples, --tasks and --transfer: then what the runs recorded is taken"
@@ -186,8 +188,8 @@ def other(runs: Measured) -> dict[str, Any]:
     name = runs.wanted.transfer
     if not name:
         return {}
-    if known := runs.config.eval.sets.get(name):
-        return {"env": known.env, "temperature": known.temperature}
+    if spec := runs.config.eval.sets.get(name):
+        return {"env": spec.env, "temperature": spec.temperature}
     kind, options = env_of(name)
     try:
         env_class(kind, "--transfer")

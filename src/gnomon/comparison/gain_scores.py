@@ -49,14 +49,14 @@ class Played:
 
 def replies_of(groups: Sequence[Group], lenient: Callable[[Rollout], bool] = lambda rollout: False) -> Replies:
     """The replies to every judged task; of a task that was played twice the first. Args: lenient: of a wrong reply."""
-    found: dict[str, tuple[Sample, ...]] = {}
+    replies: dict[str, tuple[Sample, ...]] = {}
     for group in groups:
-        if group.judged and group.task.id not in found:
-            found[group.task.id] = tuple(
+        if group.judged and group.task.id not in replies:
+            replies[group.task.id] = tuple(
                 Sample(rollout.verdict.correct, answer(rollout), rollout.verdict.correct or lenient(rollout))
                 for rollout in group.rollouts
             )
-    return found
+    return replies
 
 
 Score = Callable[[Sequence[Sample]], float]
@@ -74,8 +74,8 @@ def pass_k(samples: Sequence[Sample]) -> float:
 
 def voted(samples: Sequence[Sample]) -> float:
     """Whether the most frequent answer is right."""
-    chosen = majority([sample.answer for sample in samples])
-    return float(chosen is not None and next(sample.correct for sample in samples if sample.answer == chosen))
+    vote = majority([sample.answer for sample in samples])
+    return float(vote is not None and next(sample.correct for sample in samples if sample.answer == vote))
 
 
 def lenient(samples: Sequence[Sample]) -> float:
@@ -99,10 +99,10 @@ class Table:
         return [statistics.fmean(score(replies[task]) for replies in self.runs) for task in self.tasks]
 
     def rates(self, prompt: str, *, trained: bool = False) -> Rates:
-        read = any(
+        has_answers = any(
             sample.answer is not None for replies in self.runs for task in self.tasks for sample in replies[task]
         )
-        majority = self.rate(voted) if read else None
+        majority = self.rate(voted) if has_answers else None
         return Rates(
             prompt=prompt, trained=trained, pass_1=self.rate(pass_1), pass_k=self.rate(pass_k), majority=majority
         )

@@ -66,22 +66,22 @@ def at_flops(count: float) -> Measure:
 
 def at_spent(reader: RunReader, count: float, steps: Sequence[float], what: str) -> float:
     """Held-out pass@1 when the steps had spent so much. Args: steps: what each step spent."""
-    spent = [0.0, *itertools.accumulate(steps)]
-    known = [(spent[step], value) for step, value in curve(reader)]
-    for (before, low), (after, high) in itertools.pairwise(known):
+    totals = [0.0, *itertools.accumulate(steps)]
+    points = [(totals[step], value) for step, value in curve(reader)]
+    for (before, low), (after, high) in itertools.pairwise(points):
         if before <= count <= after:
             return low + (high - low) * (count - before) / (after - before) if after > before else high
-    raise ValueError(f"the run took {spent[-1]:.6g} {what}, fewer than {count:.6g}")
+    raise ValueError(f"the run took {totals[-1]:.6g} {what}, fewer than {count:.6g}")
 
 
 def at_step(step: int) -> Measure:
     """Held-out pass@1 after so many steps, for a budget of equal updates. Raises: ValueError where none was taken."""
 
     def measure(reader: RunReader) -> float:
-        found = dict(curve(reader))
-        if step not in found:
-            raise ValueError(f"pass@1 was not measured after {step} steps, but after {', '.join(map(str, found))}")
-        return found[step]
+        rates = dict(curve(reader))
+        if step not in rates:
+            raise ValueError(f"pass@1 was not measured after {step} steps, but after {', '.join(map(str, rates))}")
+        return rates[step]
 
     return measure
 
@@ -108,8 +108,8 @@ def gain_of(name: str) -> Measure:
     """Pass@1 of an evaluation set after training less that before it: what training on other tasks added or took."""
 
     def measure(reader: RunReader) -> float:
-        found = reader.evaluations(name)
-        return pass_at_1(found[-1].body) - pass_at_1(found[0].body)
+        records = reader.evaluations(name)
+        return pass_at_1(records[-1].body) - pass_at_1(records[0].body)
 
     return measure
 

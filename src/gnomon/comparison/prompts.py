@@ -65,7 +65,7 @@ def wordings(templates: Sequence[str] = (), *, hints: bool = True) -> list[Optio
     return [{}, *bare, *({"template": template} for template in templates or TEMPLATES)]
 
 
-def prompts(config: RunConfig, asked: Sequence[Options], progress: Any = None) -> Prompts:
+def prompts(config: RunConfig, wordings: Sequence[Options], progress: Any = None) -> Prompts:
     """pass@1 of a policy on the same held-out tasks under every wording.
 
     Tasks, random numbers and all other settings are the same. The first wording is what the others are compared with.
@@ -74,21 +74,20 @@ def prompts(config: RunConfig, asked: Sequence[Options], progress: Any = None) -
     evaluation = config.eval
     spec = {"temperature": config.rollout.temperature, **evaluation.model_dump(include={"every", "tasks", "samples"})}
     sets = {
-        f"wording_{place}": EvalSet.model_validate({**spec, "env": dict(options)})
-        for place, options in enumerate(asked)
+        f"wording_{i}": EvalSet.model_validate({**spec, "env": dict(options)}) for i, options in enumerate(wordings)
     }
     plain = here(config.model_copy(update={"eval": evaluation.model_copy(update={"sets": {}})}))
     worded = plain.model_copy(update={"eval": evaluation.model_copy(update={"sets": sets})})
     with built(plain, **({} if progress is None else {"progress": progress})) as parts:
         parts.engine.load(parts.learner.publish())
-        found = [
-            measured(make_set_actor(worded, name, its, env, parts.actor), parts.actor, worded.eval, config.seed)
+        evaluations = [
+            measure(make_set_actor(worded, name, its, env, parts.actor), parts.actor, worded.eval, config.seed)
             for name, its, env in set_envs(worded, parts.env)
         ]
-    return compared(asked, found)
+    return compared(wordings, evaluations)
 
 
-def measured(actor: Actor, main: Actor, config: Eval, seed: int) -> Evaluation:
+def measure(actor: Actor, main: Actor, config: Eval, seed: int) -> Evaluation:
     """An evaluation in one wording; the workers that were made for it end. Args: main: has the workers of the run."""
     try:
         tasks = first(actor.env.tasks("test"), config.tasks)
@@ -98,18 +97,18 @@ def measured(actor: Actor, main: Actor, config: Eval, seed: int) -> Evaluation:
             actor.workers.close()
 
 
-def compared(asked: Sequence[Options], found: Sequence[Evaluation]) -> Prompts:
+def compared(wordings: Sequence[Options], evaluations: Sequence[Evaluation]) -> Prompts:
     """What evaluations of the same tasks show. Tasks that were not judged under every wording are left out."""
-    scores = [correct_by_task(each) for each in found]
+    scores = [correct_by_task(each) for each in evaluations]
     shared = [task for task in scores[0] if all(task in own for own in scores)]
     columns = [[own[task] for task in shared] for own in scores]
     rows = [
         Wording(
             options=options,
             rate=each.pass_at[1],
-            difference=None if place == 0 else difference_interval(differences(columns[0], columns[place])),
+            difference=None if i == 0 else difference_interval(differences(columns[0], columns[i])),
         )
-        for place, (options, each) in enumerate(zip(asked, found, strict=True))
+        for i, (options, each) in enumerate(zip(wordings, evaluations, strict=True))
     ]
     means = [statistics.fmean(column) for column in columns]
     return Prompts(wordings=tuple(rows), spread=max(means) - min(means), chance=chance(columns))
@@ -135,12 +134,12 @@ def chance(columns: Sequence[Sequence[float]]) -> float:
     """
     draw = random.Random(0)
     rows = [list(row) for row in zip(*columns, strict=True)]
-    seen = spread(rows)
+    observed = spread(rows)
     as_large = 0
     for _ in range(DRAWS):
         for row in rows:
             draw.shuffle(row)
-        as_large += spread(rows) >= seen - 1e-9
+        as_large += spread(rows) >= observed - 1e-9
     return (1 + as_large) / (1 + DRAWS)
 
 
@@ -150,14 +149,14 @@ def spread(rows: Sequence[Sequence[float]]) -> float:
     return max(means) - min(means)
 
 
-def prompts_text(found: Prompts) -> str:
+def prompts_text(prompts: Prompts) -> str:
     """For a terminal."""
     lines = []
-    for each in found.wordings:
+    for each in prompts.wordings:
         less = each.difference
         beside = "" if less is None else f"   {less.value:+.3f} [{less.low:+.3f}, {less.high:+.3f}]"
         lines.append(f"pass@1 {each.rate}{beside:<28}   {each.name}")
-    tasks = found.wordings[0].rate.n
-    lines.append(f"spread {found.spread:.3f} over {len(found.wordings)} wordings of {tasks} different tasks")
-    lines.append(f"chance of such a spread if the wording made no difference: {found.chance:.4f}")
+    tasks = prompts.wordings[0].rate.n
+    lines.append(f"spread {prompts.spread:.3f} over {len(prompts.wordings)} wordings of {tasks} different tasks")
+    lines.append(f"chance of such a spread if the wording made no difference: {prompts.chance:.4f}")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
-from gnomon.rejudge.again import Named, made
+from gnomon.rejudge.again import JudgeSpec, build_judge
 from gnomon.types import Task, Verdict
 from gnomon.verifiers import Strictness, extract
 from gnomon.verifiers.boxes import boxed
@@ -49,10 +49,10 @@ def readings(reply: str) -> Iterator[str]:
 
 
 def candidates(reply: str) -> Iterator[str]:
-    for found in (extract(reply, Strictness.LENIENT), boxed(reply, Strictness.LENIENT)):
-        if found.text is not None:
-            yield found.text
-            yield unwrapped(found.text.strip(END))
+    for extraction in (extract(reply, Strictness.LENIENT), boxed(reply, Strictness.LENIENT)):
+        if extraction.text is not None:
+            yield extraction.text
+            yield unwrapped(extraction.text.strip(END))
     line = extract(reply, Strictness.LENIENT).text
     if line is None:
         return
@@ -66,7 +66,7 @@ def candidates(reply: str) -> Iterator[str]:
 class Lenient:
     """The verifier of an environment, for replies in any form: light to send to a worker."""
 
-    env: Named
+    env: JudgeSpec
 
     def verify(self, task: Task, reply: str) -> Verdict:
         """The verdict on the reply as it is, unless another reading of it is right."""
@@ -79,5 +79,5 @@ class Lenient:
 
 
 @cache
-def judge_of(named: Named) -> Any:
-    return framed(made(named))
+def judge_of(spec: JudgeSpec) -> Any:
+    return framed(build_judge(spec))

@@ -61,19 +61,19 @@ def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
 
     Raises: RunError E429 for a run without a final evaluation, and for two runs of equal settings and seed.
     """
-    found: dict[str, dict[int, tuple[Path, float, dict[str, float]]]] = {}
+    groups: dict[str, dict[int, tuple[Path, float, dict[str, float]]]] = {}
     settings: dict[str, dict[str, Any]] = {}
     for folder in folders:
         with RunReader(folder) as reader:
             if name and name not in reader.sets:
-                known = f"it has {', '.join(reader.sets) or 'none'}"
-                raise RunError("E429", f"the run has no evaluation set {name}", where=str(folder), fix=known)
+                names = f"it has {', '.join(reader.sets) or 'none'}"
+                raise RunError("E429", f"the run has no evaluation set {name}", where=str(folder), fix=names)
             if not reader.complete or reader.held_out is None:
                 fix = f"gnomon resume {folder}"
                 raise RunError("E429", "the run has not finished, so it cannot be compared", where=str(folder), fix=fix)
             own = {key: value for key, value in leaves(tomllib.loads(reader.recipe)).items() if value != {}}
             seed, key = int(own.pop("seed")), repr(sorted(own.items()))
-            group = found.setdefault(key, {})
+            group = groups.setdefault(key, {})
             if seed in group:
                 why = f"the other is {group[seed][0]}"
                 fix = "leave out one of them"
@@ -86,7 +86,7 @@ def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
             finals={seed: run[1] for seed, run in group.items()},
             correct={seed: run[2] for seed, run in group.items()},
         )
-        for key, group in found.items()
+        for key, group in groups.items()
     ]
 
 
@@ -109,7 +109,7 @@ def correct_by_task(reader: RunReader, name: str = "", at: int = -1) -> dict[str
 def compared(groups: Sequence[Runs]) -> list[Compared]:
     """Every group against the first. All intervals together have an error of 5 %."""
     first, alpha = groups[0], ALPHA / max(1, len(groups) - 1)
-    found = []
+    result = []
     for other in groups[1:]:
         keys = sorted(first.settings.keys() | other.settings.keys())
         pairs = {key: (first.settings.get(key), other.settings.get(key)) for key in keys}
@@ -122,7 +122,7 @@ def compared(groups: Sequence[Runs]) -> list[Compared]:
                 for seed in seeds
                 for task in sorted(first.correct[seed].keys() & other.correct[seed].keys())
             ]  # fmt: skip
-        found.append(
+        result.append(
             Compared(
                 changed={key: pair for key, pair in pairs.items() if pair[0] != pair[1]},
                 seeds=seeds,
@@ -131,7 +131,7 @@ def compared(groups: Sequence[Runs]) -> list[Compared]:
                 new_tasks=over_tasks(first, other, seeds, alpha),
             )
         )
-    return found
+    return result
 
 
 def over_tasks(first: Runs, other: Runs, seeds: Sequence[int], alpha: float) -> Estimate | None:
@@ -144,7 +144,7 @@ def over_tasks(first: Runs, other: Runs, seeds: Sequence[int], alpha: float) -> 
     return estimate_crossed(table, alpha)
 
 
-def comparison_text(groups: Sequence[Runs], found: Sequence[Compared]) -> str:
+def comparison_text(groups: Sequence[Runs], comparisons: Sequence[Compared]) -> str:
     """For a terminal: the groups, then the difference of each to the first."""
     lines = []
     for letter, group in zip(letters(), groups, strict=False):
@@ -152,9 +152,9 @@ def comparison_text(groups: Sequence[Runs], found: Sequence[Compared]) -> str:
         runs = list(map(str, group.folders.values()))
         more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
         lines.append(f"{letter}  pass@1 {mean:.3f}  {runs[0]}{more}")
-    for letter, other in zip(letters()[1:], found, strict=False):
-        changed = ", ".join(f"{key} {shown(a)} → {shown(b)}" for key, (a, b) in other.changed.items())
-        lines += ["", f"{letter} − A: {changed}", f"  {difference_text(other)}"]
+    for letter, other in zip(letters()[1:], comparisons, strict=False):
+        changes = ", ".join(f"{key} {value_text(a)} → {value_text(b)}" for key, (a, b) in other.changed.items())
+        lines += ["", f"{letter} − A: {changes}", f"  {difference_text(other)}"]
         if any(key.startswith(("env.", "eval.")) for key in other.changed):
             lines.append("  The held-out tasks or their verifier may differ, which changes the difference too.")
     return "\n".join(
@@ -165,18 +165,20 @@ def comparison_text(groups: Sequence[Runs], found: Sequence[Compared]) -> str:
 def difference_text(other: Compared) -> str:
     if other.difference is None:
         return "no seed is shared, so nothing can be paired"
-    found = other.difference
-    what = f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}], {100 * found.level:.4g} % interval over"
+    interval = other.difference
+    what = (
+        f"{interval.mean:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}], {100 * interval.level:.4g} % interval over"
+    )
     if other.unit == "seeds":
-        return f"{what} {found.seeds} seeds{new_tasks_text(other.new_tasks)}"
-    return f"{what} {found.seeds} different tasks, for this seed alone: another seed may differ by more"
+        return f"{what} {interval.seeds} seeds{new_tasks_text(other.new_tasks)}"
+    return f"{what} {interval.seeds} different tasks, for this seed alone: another seed may differ by more"
 
 
-def new_tasks_text(found: Estimate | None) -> str:
-    return f"; [{found.low:+.4f}, {found.high:+.4f}] for other tasks too" if found else ""
+def new_tasks_text(interval: Estimate | None) -> str:
+    return f"; [{interval.low:+.4f}, {interval.high:+.4f}] for other tasks too" if interval else ""
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 

@@ -91,10 +91,10 @@ def quantile(level: float, free: int) -> float:
 
 def judge_above(values: Sequence[float], line: float, alpha: float = ALPHA) -> Conclusion:
     """Whether the mean lies above a line: PASS or FAIL where the whole interval lies on one side of it."""
-    found = estimate(values, alpha)
-    if found.low > line:
+    interval = estimate(values, alpha)
+    if interval.low > line:
         return Conclusion.PASS
-    return Conclusion.FAIL if found.high < line else Conclusion.INCONCLUSIVE
+    return Conclusion.FAIL if interval.high < line else Conclusion.INCONCLUSIVE
 
 
 def judge_within(values: Sequence[float], margin: float, alpha: float = ALPHA) -> Conclusion:
@@ -141,11 +141,11 @@ def power_within(margin: float, seeds: int, alpha: float = ALPHA) -> float:
     free, limit = seeds - 1, quantile(1 - alpha, seeds - 1)
     widest = math.sqrt(seeds) * margin / limit  # Beyond it, the interval is wider than the margin.
 
-    def shown(s: float) -> float:
+    def density(s: float) -> float:
         inside = 2 * stats.norm.cdf(math.sqrt(seeds) * margin - limit * s) - 1
         return float(inside * stats.chi2.pdf(free * s * s, free) * 2 * free * s)
 
-    return float(integrate.quad(shown, 0.0, min(widest, 10.0))[0])
+    return float(integrate.quad(density, 0.0, min(widest, 10.0))[0])
 
 
 def equivalent(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:

@@ -19,7 +19,7 @@ from gnomon.config import RunConfig, leaves, recorded, resolve
 from gnomon.errors import RunError
 from gnomon.run.data import digest
 from gnomon.store import RunReader
-from gnomon.store.checkpoints import stored
+from gnomon.store.checkpoints import checkpoint_folders
 from gnomon.store.layout import CHECKPOINT_MANIFEST, RECIPE
 
 __all__ = ["Cell", "Row", "Transfer", "transfer", "transfer_text"]
@@ -89,7 +89,7 @@ class Trained:
     @cached_property
     def ended(self) -> tuple[str, Mapping[str, str]]:
         """Fingerprint of its newest checkpoint, and SHA-256 of the files there."""
-        for path in stored(self.folder)[:1]:
+        for path in checkpoint_folders(self.folder)[:1]:
             body = json.loads((path / CHECKPOINT_MANIFEST).read_text("utf-8"))
             return body["fingerprint"], {name: facts["sha256"] for name, facts in body["files"].items()}
         return "", {}
@@ -109,7 +109,7 @@ def transfer(folders: Sequence[Path]) -> Transfer:
     Raises: RunError E429 for a run that has not finished or two runs of equal settings and seed; E439 for a set that is
         not the same in all runs.
     """
-    runs = [trained(folder) for folder in folders]
+    runs = [training_of(folder) for folder in folders]
     require_equal_sets(runs)
     groups: dict[tuple[str, ...], list[tuple[Trained, ...]]] = {}
     for run in runs:
@@ -136,11 +136,11 @@ def name_of(line: Sequence[Trained]) -> str:
 
 def numbered(names: Sequence[str]) -> list[str]:
     """The names, those that occur several times with a number: settings differ, and the environment does not."""
-    counts = [(name, names.count(name), names[: place + 1].count(name)) for place, name in enumerate(names)]
+    counts = [(name, names.count(name), names[: i + 1].count(name)) for i, name in enumerate(names)]
     return [f"{name} ({number})" if total > 1 else name for name, total, number in counts]
 
 
-def trained(folder: Path) -> Trained:
+def training_of(folder: Path) -> Trained:
     """Raises: RunError E429."""
     with RunReader(folder) as reader:
         if not reader.complete or reader.held_out is None:
@@ -158,32 +158,32 @@ def trained(folder: Path) -> Trained:
             settings=repr(sorted((key, value) for key, value in own.items() if value != {})),
             began=weights,
             origin=exported_from(Path(config.policy.path), weights),
-            measured={column: measured(reader, name) for column, name in names.items()},
+            measured={column: measure(reader, name) for column, name in names.items()},
         )
 
 
 def exported_from(model: Path, weights: Mapping[str, str]) -> str:
     """The fingerprint in the card of a model folder, where the weights are still those that a run began with."""
     card = model / "README.md"
-    named = EXPORTED.search(card.read_text("utf-8", "replace")) if card.is_file() else None
-    same = named and all((model / name).is_file() and digest(model / name) == was for name, was in weights.items())
-    return named[1] if named and same else ""
+    match = EXPORTED.search(card.read_text("utf-8", "replace")) if card.is_file() else None
+    same = match and all((model / name).is_file() and digest(model / name) == was for name, was in weights.items())
+    return match[1] if match and same else ""
 
 
-def measured(reader: RunReader, name: str) -> tuple[float, float, tuple[float, ...]]:
+def measure(reader: RunReader, name: str) -> tuple[float, float, tuple[float, ...]]:
     """Of the main evaluation or a set."""
-    found = reader.evaluations(name)
+    records = reader.evaluations(name)
     before, after = (correct_by_task(reader, name, at) for at in (0, -1))
     changes = tuple(after[task] - before[task] for task in before.keys() & after.keys())
-    return pass_at_1(found[0].body), pass_at_1(found[-1].body), changes
+    return pass_at_1(records[0].body), pass_at_1(records[-1].body), changes
 
 
 def require_equal_sets(runs: Sequence[Trained]) -> None:
     """Raises: RunError E439."""
-    known: dict[str, tuple[Any, Path]] = {}
+    first_seen: dict[str, tuple[Any, Path]] = {}
     for run in runs:
         for name, own in evaluated(run.config).items():
-            first, where = known.setdefault(name, (own, run.folder))
+            first, where = first_seen.setdefault(name, (own, run.folder))
             if own != first:
                 raise RunError(
                     "E439", f"the evaluation {name} is not the same in all runs", where=str(run.folder),
@@ -204,11 +204,11 @@ def evaluated(config: RunConfig) -> dict[str, tuple[Any, ...]]:
 def row_of(name: str, follows: str, runs: Sequence[Trained]) -> Row:
     """Raises: RunError E429."""
     seeds = [run.config.seed for run in runs]
-    for place, seed in enumerate(seeds):
-        if seed in seeds[:place]:
+    for i, seed in enumerate(seeds):
+        if seed in seeds[:i]:
             why = f"the other is {runs[seeds.index(seed)].folder}"
             what = "two runs have the same settings and seed"
-            raise RunError("E429", what, where=str(runs[place].folder), why=why, fix="leave out one of them")
+            raise RunError("E429", what, where=str(runs[i].folder), why=why, fix="leave out one of them")
     cells = {
         column: cell([run.measured[column] for run in runs])
         for column in runs[0].measured
@@ -227,10 +227,10 @@ def cell(runs: Sequence[tuple[float, float, tuple[float, ...]]]) -> Cell:
     )
 
 
-def forgetting(found: Transfer) -> Iterator[dict[str, Any]]:
+def forgetting(transfer: Transfer) -> Iterator[dict[str, Any]]:
     """For every row that follows another: pass@1 before both, between them and after both, and the second change."""
-    for row in found.rows:
-        earlier = next((each for each in found.rows if row.follows and each.name == row.follows), None)
+    for row in transfer.rows:
+        earlier = next((each for each in transfer.rows if row.follows and each.name == row.follows), None)
         for column, own in row.cells.items() if earlier else ():
             assert earlier is not None
             if column in earlier.cells:
@@ -239,30 +239,30 @@ def forgetting(found: Transfer) -> Iterator[dict[str, Any]]:
                 yield {"row": row.name, "set": column, **numbers, "change": asdict(own.gain), "unit": own.unit}
 
 
-def transfer_text(found: Transfer) -> str:
+def transfer_text(transfer: Transfer) -> str:
     """Tables in Markdown."""
-    columns = found.columns
+    columns = transfer.columns
     lines = [table_line("trained on", *columns), table_line(*["---"] * (len(columns) + 1))]
-    for row in found.rows:
-        gains = [shown(asdict(row.cells[name].gain)) if name in row.cells else "" for name in columns]
+    for row in transfer.rows:
+        gains = [interval_text(asdict(row.cells[name].gain)) if name in row.cells else "" for name in columns]
         lines.append(table_line(row.name, *gains))
-    cells = [each for row in found.rows for each in row.cells.values()]
+    cells = [each for row in transfer.rows for each in row.cells.values()]
     units = ", ".join(sorted({f"{each.gain.seeds} {each.unit}" for each in cells}))
     lines += [
         "",
         f"Gain in held-out pass@1 with its 95 % interval over {units}. If training changed nothing, about "
         f"{0.05 * len(cells):.1f} of these {len(cells)} intervals would exclude 0.",
     ]
-    if later := list(forgetting(found)):
+    if later := list(forgetting(transfer)):
         lines += ["", table_line("trained on", "set", "before", "between", "after", "change by the last")]
         lines.append(table_line(*["---"] * 6))
         for each in later:
             rates = [f"{each[name]:.3f}" for name in ("before", "between", "after")]
-            lines.append(table_line(each["row"], each["set"], *rates, shown(each["change"])))
+            lines.append(table_line(each["row"], each["set"], *rates, interval_text(each["change"])))
     return "\n".join(lines)
 
 
-def shown(gain: Mapping[str, Any]) -> str:
+def interval_text(gain: Mapping[str, Any]) -> str:
     return f"{gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
 
 

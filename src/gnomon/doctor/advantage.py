@@ -20,13 +20,13 @@ def find(evidence: Evidence) -> Iterator[Finding]:
     groups = [group for group in evidence.groups if differ(group)]
     if len(groups) < GROUPS:
         return
-    flat = [group for group in groups if all(seen.advantage == 0 for seen in group)]
+    flat = [group for group in groups if all(rollout.advantage == 0 for rollout in group)]
     if len(flat) > 0.9 * len(groups):
         yield Finding(
             name="advantage.zero",
             sentence=f"{len(flat)} of {len(groups)} groups with different rewards have only advantages of 0",
             fix="check the objective's advantage: gnomon exact NAME computes its expected gradient",
-            read=picked(flat, lambda seen: True),
+            read=picked(flat, lambda rollout: True),
         )
         return
     signs = [(covariance(group), group) for group in groups if group not in flat]
@@ -40,17 +40,17 @@ def find(evidence: Evidence) -> Iterator[Finding]:
             "training makes rewarded replies less likely",
             fix="the advantage must increase with the reward: check its sign, and the reward that the objective gets "
             "(gnomon exact NAME)",
-            read=picked(against, lambda seen: True),
+            read=picked(against, lambda rollout: True),
         )
 
 
 def differ(group: Group) -> bool:
     """Whether a group was trained on, has advantages and different rewards."""
-    trained = all(seen.advantage is not None and not seen.spare for seen in group)
-    return trained and len({seen.reward for seen in group}) > 1
+    complete = all(rollout.advantage is not None and not rollout.spare for rollout in group)
+    return complete and len({rollout.reward for rollout in group}) > 1
 
 
 def covariance(group: Group) -> float:
     """Of reward and advantage within a group, times its size."""
-    mean = math.fsum(seen.reward for seen in group) / len(group)
-    return math.fsum((seen.reward - mean) * (seen.advantage or 0.0) for seen in group)
+    mean = math.fsum(rollout.reward for rollout in group) / len(group)
+    return math.fsum((rollout.reward - mean) * (rollout.advantage or 0.0) for rollout in group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from gnomon.doctor.evidence import Evidence, Group, Seen
+from gnomon.doctor.evidence import Evidence, Group, RecordedRollout
 from gnomon.doctor.judge import unearned
 from gnomon.doctor.rollout import has_markers
 from gnomon.monitoring.endings import Ending
@@ -36,31 +36,35 @@ def causes(evidence: Evidence, findings: Collection[str]) -> dict[str, float]:
     counts: Counter[str] = Counter()
     for group in evidence.groups:
         common = of_group(group)
-        counts.update(of_rollout(seen, group) or common or rest for seen in group)
+        counts.update(of_rollout(rollout, group) or common or rest for rollout in group)
     return {name: count / counts.total() for name, count in counts.most_common()}
 
 
 def of_group(group: Group) -> str:
     """Why a group has no difference to learn from; empty where it has one."""
-    if len(group) > 1 and all(seen.right for seen in group):
+    if len(group) > 1 and all(rollout.right for rollout in group):
         return "group all right"
-    return "group all wrong" if len(group) > 1 and not any(seen.right for seen in group) else ""
+    return "group all wrong" if len(group) > 1 and not any(rollout.right for rollout in group) else ""
 
 
-def of_rollout(seen: Seen, group: Group) -> str:
+def of_rollout(rollout: RecordedRollout, group: Group) -> str:
     """Why a rollout by itself taught nothing, or something wrong; empty where it did not."""
-    if has_markers(seen):
+    if has_markers(rollout):
         return "wrong template"
-    if seen.failed:
+    if rollout.failed:
         return "verifier failed"
-    if seen.cut and not seen.right:
+    if rollout.cut and not rollout.right:
         return "truncated"
-    if seen.ending is Ending.UNREADABLE:
+    if rollout.ending is Ending.UNREADABLE:
         return "no parsed answer"
     mean = sum(map(beyond_parts, group)) / len(group)
-    return "rewarded although wrong" if seen.judged and not seen.right and beyond_parts(seen) > mean + 1e-9 else ""
+    return (
+        "rewarded although wrong"
+        if rollout.judged and not rollout.right and beyond_parts(rollout) > mean + 1e-9
+        else ""
+    )
 
 
-def beyond_parts(seen: Seen) -> float:
+def beyond_parts(rollout: RecordedRollout) -> float:
     """The reward without what declared parts pay that need no right answer, such as one for the format."""
-    return seen.reward - unearned(seen)
+    return rollout.reward - unearned(rollout)

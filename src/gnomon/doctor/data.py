@@ -26,8 +26,8 @@ GAP = 0.15
 
 def find(evidence: Evidence) -> Iterator[Finding]:
     for check in (leak, too_hard, too_easy, memorised):
-        if found := check(evidence):
-            yield found
+        if finding := check(evidence):
+            yield finding
 
 
 def leak(evidence: Evidence) -> Finding | None:
@@ -45,7 +45,7 @@ def leak(evidence: Evidence) -> Finding | None:
         sentence=f"{len(shared)} of {len(test)} held-out tasks are also train tasks, apart from case and white space, "
         "so the held-out results do not measure new tasks",
         fix="remove these tasks from the train rows, or split by a key that copies share (env.split)",
-        read=picked(groups, lambda seen: True),
+        read=picked(groups, lambda rollout: True),
     )
 
 
@@ -61,13 +61,15 @@ def normal(text: str) -> str:
 
 def too_hard(evidence: Evidence) -> Finding | None:
     """Nearly all groups are all wrong, although the replies are complete and can be parsed."""
-    right = share(evidence.start, lambda seen: seen.right)
+    right = share(evidence.start, lambda rollout: rollout.right)
     groups = real_groups(evidence)
     if right is None or right.mean > SELDOM or not groups:
         return None
-    wrong = [group for group in groups if not any(seen.right for seen in group)]
-    rollouts = [seen for group in wrong for seen in group]
-    scored = sum(seen.verdict.status.kind in (Kind.SCORED, Kind.REJECTED) and not seen.cut for seen in rollouts)
+    wrong = [group for group in groups if not any(rollout.right for rollout in group)]
+    rollouts = [rollout for group in wrong for rollout in group]
+    scored = sum(
+        rollout.verdict.status.kind in (Kind.SCORED, Kind.REJECTED) and not rollout.cut for rollout in rollouts
+    )
     if len(wrong) < ONE_SIDED * len(groups) or scored < len(rollouts) / 2:
         return None
     return Finding(
@@ -77,16 +79,16 @@ def too_hard(evidence: Evidence) -> Finding | None:
         "complete, parsed answer",
         fix=f"use easier tasks (options: gnomon config show env={evidence.recipe.get('env.type', 'ENV')}), add solved "
         "examples (env.shots=2), or warm the policy up: objective=sft rollout.demonstrations=FILE.jsonl",
-        read=picked(wrong, lambda seen: not seen.cut),
+        read=picked(wrong, lambda rollout: not rollout.cut),
     )
 
 
 def too_easy(evidence: Evidence) -> Finding | None:
     """Nearly all groups are all right from the start, and the answers within a group agree."""
-    right, groups = share(evidence.start, lambda seen: seen.right), real_groups(evidence)
+    right, groups = share(evidence.start, lambda rollout: rollout.right), real_groups(evidence)
     if right is None or right.mean < NEARLY_ALL or not groups or contradictory(groups) > 0.1:
         return None
-    solved = [group for group in groups if all(seen.right for seen in group)]
+    solved = [group for group in groups if all(rollout.right for rollout in group)]
     if len(solved) < ONE_SIDED * len(groups):
         return None
     return Finding(
@@ -94,41 +96,41 @@ def too_easy(evidence: Evidence) -> Finding | None:
         sentence=f"in {percent(len(solved) / len(groups))} of the groups every rollout is right, and the first weights "
         f"solve {percent(right.mean)} of the tasks",
         fix="use harder tasks, or replace groups without a difference: " + evidence.again("rollout.refill=10"),
-        read=picked(solved, lambda seen: True),
+        read=picked(solved, lambda rollout: True),
     )
 
 
 def contradictory(groups: list[Group]) -> float:
     """Share of the groups in which different answers to one task are all judged right."""
-    found = [len({seen.verdict.extracted for seen in group if seen.right}) > 1 for group in groups]
-    return sum(found) / len(found)
+    conflicts = [len({rollout.verdict.extracted for rollout in group if rollout.right}) > 1 for group in groups]
+    return sum(conflicts) / len(conflicts)
 
 
 def memorised(evidence: Evidence) -> Finding | None:
     """Right in training and not on held-out tasks, while both began alike."""
     last = max((group[0].step for group in evidence.held_out), default=0)
-    early = share([g for g in evidence.groups if g[0].step == 0], lambda seen: seen.right)
-    before = share([g for g in evidence.held_out if g[0].step == 0], lambda seen: seen.right)
-    after = share([g for g in evidence.held_out if g[0].step == last], lambda seen: seen.right)
-    trained = level(evidence.end, lambda seen: float(seen.right))
-    chosen = evidence.recipe.get("rollout.refill", 0) or evidence.recipe.get("rollout.candidates", 1) > 1
-    if chosen or last == 0 or early is None or before is None or after is None or trained is None:
+    early = share([g for g in evidence.groups if g[0].step == 0], lambda rollout: rollout.right)
+    before = share([g for g in evidence.held_out if g[0].step == 0], lambda rollout: rollout.right)
+    after = share([g for g in evidence.held_out if g[0].step == last], lambda rollout: rollout.right)
+    training = level(evidence.end, lambda rollout: float(rollout.right))
+    selective = evidence.recipe.get("rollout.refill", 0) or evidence.recipe.get("rollout.candidates", 1) > 1
+    if selective or last == 0 or early is None or before is None or after is None or training is None:
         return None
-    gap = (trained.mean - after.mean) - (early.mean - before.mean)
-    error = math.sqrt(sum(each.variance for each in (trained, after, early, before)))
+    gap = (training.mean - after.mean) - (early.mean - before.mean)
+    error = math.sqrt(sum(each.variance for each in (training, after, early, before)))
     if gap < GAP or gap < ERRORS * error:
         return None
     return Finding(
         name="data.memorised",
-        sentence=f"{percent(trained.mean)} of the rollouts of the last {END} steps are right, and "
+        sentence=f"{percent(training.mean)} of the rollouts of the last {END} steps are right, and "
         f"{percent(after.mean)} of the held-out ones; before training it was {percent(early.mean)} and "
         f"{percent(before.mean)}",
         fix="train on more distinct tasks, for fewer steps, or with regularize.kl=0.01",
         since=max(1, last),
-        read=picked([g for g in evidence.held_out if g[0].step == last], lambda seen: not seen.right),
+        read=picked([g for g in evidence.held_out if g[0].step == last], lambda rollout: not rollout.right),
     )
 
 
 def real_groups(evidence: Evidence) -> list[Group]:
     """Groups of training with at least two judged rollouts."""
-    return [group for group in evidence.groups if len(group) > 1 and all(seen.judged for seen in group)]
+    return [group for group in evidence.groups if len(group) > 1 and all(rollout.judged for rollout in group)]

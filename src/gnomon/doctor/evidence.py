@@ -19,7 +19,7 @@ from gnomon.store import Record, RunReader
 from gnomon.store.codec import verdict_of
 from gnomon.types import Kind, Status, Verdict
 
-__all__ = ["END", "Evidence", "Group", "Seen", "evidence_of"]
+__all__ = ["END", "Evidence", "Group", "RecordedRollout", "evidence_of"]
 
 STEPS = 60
 """Most steps that are read: the first ones, the last ones, and some between them."""
@@ -30,7 +30,7 @@ ALARMS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class RecordedRollout:
     """A rollout."""
 
     address: str
@@ -75,7 +75,7 @@ class Seen:
         return self.verdict.status is Status.FAILED
 
 
-Group = tuple[Seen, ...]
+Group = tuple[RecordedRollout, ...]
 """The rollouts of one task in one step."""
 
 
@@ -135,8 +135,8 @@ class Evidence:
 
 def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) -> Evidence:
     """Read a run. Args: train_tasks: as of `Evidence`."""
-    chosen = steps_to_read(reader.steps_with(("rollout", "held_out")))
-    records = [record for step in chosen for record in reader.records(step=step)]
+    steps = steps_to_read(reader.steps_with(("rollout", "held_out")))
+    records = [record for step in steps for record in reader.records(step=step)]
     if not any(record.kind == "rollout" for record in records):  # The first step failed: its rollouts are set aside.
         for attempt in reader.attempts:
             records += reader.records(attempt=attempt.number)
@@ -170,29 +170,29 @@ def steps_to_read(steps: Sequence[int]) -> list[int]:
         return list(steps)
     between = len(steps) - 2 * END - 1
     places = [END + between * k // (STEPS - 2 * END) for k in range(STEPS - 2 * END)]
-    return [*steps[:END], *(steps[place] for place in places), *steps[-END - 1 :]]
+    return [*steps[:END], *(steps[i] for i in places), *steps[-END - 1 :]]
 
 
 def noted(reader: RunReader) -> tuple[Alarm, ...]:
     names = ("name", "step", "sentence")
-    found = ({name: event[name] for name in names} | {"read": tuple(event["read"])} for event in reader.alarms())
-    return tuple(Alarm(**event) for event in found)
+    events = ({name: event[name] for name in names} | {"read": tuple(event["read"])} for event in reader.alarms())
+    return tuple(Alarm(**event) for event in events)
 
 
 def grouped(records: Sequence[Record], kind: str) -> tuple[Group, ...]:
     """The groups of rollouts of one kind; consecutive records of one step and task are a group."""
     spare = {(r.step, r.task) for r in records if r.kind == "task" and r.body["of"] == kind and r.body.get("spare")}
-    found = (record for record in records if record.kind == kind)
+    matching = (record for record in records if record.kind == kind)
     return tuple(
-        tuple(seen(record, place in spare) for record in group)
-        for place, group in groupby(found, key=lambda r: (r.step, r.task))
+        tuple(rollout_of(record, identity in spare) for record in group)
+        for identity, group in groupby(matching, key=lambda r: (r.step, r.task))
     )
 
 
-def seen(record: Record, spare: bool) -> Seen:
+def rollout_of(record: Record, spare: bool) -> RecordedRollout:
     body, prefix = record.body, "held-out:" if record.kind == "held_out" else ""
     verdict, stop = verdict_of(record), body.get("stop") or ""
-    return Seen(
+    return RecordedRollout(
         address=f"{prefix}{record.step}:{record.task}:{record.sample}",
         step=record.step or 0,
         task=record.task or 0,

@@ -43,4 +43,6 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     What is wrong before any update comes in the order of the stages. What appears later follows: an update or an
     advantage may have caused it, then a reward, then all else.
     """
-    return sorted(findings, key=lambda found: (bool(found.since), (LATE if found.since else STAGES).index(found.stage)))
+    return sorted(
+        findings, key=lambda finding: (bool(finding.since), (LATE if finding.since else STAGES).index(finding.stage))
+    )

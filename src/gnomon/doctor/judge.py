@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gnomon.doctor.data import contradictory, real_groups
-from gnomon.doctor.evidence import END, Evidence, Seen
+from gnomon.doctor.evidence import END, Evidence, RecordedRollout
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.rates import exceeds, level, percent, picked, share
 from gnomon.monitoring.alarms import ADVICE
@@ -30,23 +30,23 @@ HACKED = ("canary.paid", "correct.falls", "behaviour.new", "sentinel.disagrees")
 
 def find(evidence: Evidence) -> Iterator[Finding]:
     for check in (fails, random, constant, paid_elsewhere, exploited, no_slot):
-        if found := check(evidence):
-            yield found
+        if finding := check(evidence):
+            yield finding
 
 
 def fails(evidence: Evidence) -> Finding | None:
     """The verifier or the environment fails on its own."""
     groups = (*evidence.groups, *evidence.held_out)
-    rate = share(groups, lambda seen: seen.failed)
+    rate = share(groups, lambda rollout: rollout.failed)
     if rate is None or not exceeds(rate, FAILS):
         return None
-    broken = [seen for group in groups for seen in group if seen.failed]
+    failures = [rollout for group in groups for rollout in group if rollout.failed]
     return Finding(
         name="judge.fails",
         sentence=f"the verifier or environment failed on {percent(rate.mean)} of the rollouts, such as: "
-        f"{last_line(broken[0].verdict.detail)}; groups with such a rollout are not trained on",
+        f"{last_line(failures[0].verdict.detail)}; groups with such a rollout are not trained on",
         fix=f"correct the verifier, then judge the stored rollouts again: gnomon replay {evidence.run}",
-        read=picked(groups, lambda seen: seen.failed),
+        read=picked(groups, lambda rollout: rollout.failed),
     )
 
 
@@ -57,37 +57,34 @@ def last_line(detail: str) -> str:
 
 def random(evidence: Evidence) -> Finding | None:
     """One reply to one task gets different verdicts."""
-    verdicts: dict[tuple[str, str], list[Seen]] = defaultdict(list)
+    verdicts: dict[tuple[str, str], list[RecordedRollout]] = defaultdict(list)
     for split, groups in (("train", evidence.groups), ("test", evidence.held_out)):
-        for seen in (seen for group in groups for seen in group):
-            if seen.judged and seen.turns == 1 and not seen.cut:
-                name = evidence.tasks.get((split, seen.task), {}).get("id", f"{split} {seen.task}")
-                verdicts[name, seen.reply].append(seen)
-    repeated = [found for found in verdicts.values() if len(found) > 1]
-    conflicts = [found for found in repeated if len({seen.verdict.status for seen in found}) > 1]
+        for rollout in (rollout for group in groups for rollout in group):
+            if rollout.judged and rollout.turns == 1 and not rollout.cut:
+                name = evidence.tasks.get((split, rollout.task), {}).get("id", f"{split} {rollout.task}")
+                verdicts[name, rollout.reply].append(rollout)
+    repeated = [rollouts for rollouts in verdicts.values() if len(rollouts) > 1]
+    conflicts = [rollouts for rollouts in repeated if len({rollout.verdict.status for rollout in rollouts}) > 1]
     if len(conflicts) < FEW or len(conflicts) <= CONFLICTS * len(repeated):
         return None
+    pairs = [(one, next(r for r in rest if r.verdict.status != one.verdict.status)) for one, *rest in conflicts[:2]]
     return Finding(
         name="judge.random",
         sentence=f"{len(conflicts)} of {len(repeated)} replies that occurred several times got different verdicts",
         fix="remove clocks, random draws and shared state from the verifier; gnomon check ENV tests it",
-        read=tuple(seen.address for found in conflicts[:2] for seen in two_verdicts(found))[:4],
+        read=tuple(rollout.address for pair in pairs for rollout in pair),
     )
-
-
-def two_verdicts(found: list[Seen]) -> list[Seen]:
-    return [found[0], next(seen for seen in found if seen.verdict.status != found[0].verdict.status)]
 
 
 def constant(evidence: Evidence) -> Finding | None:
     """All rewards are equal although answers or verdicts differ."""
     groups = real_groups(evidence)
-    rollouts = [seen for group in groups for seen in group]
-    if len(groups) < 16 or len({seen.reward for seen in rollouts}) > 1:
+    rollouts = [rollout for group in groups for rollout in group]
+    if len(groups) < 16 or len({rollout.reward for rollout in rollouts}) > 1:
         return None
-    statuses = {seen.verdict.status for seen in rollouts}
+    statuses = {rollout.verdict.status for rollout in rollouts}
     differ = contradictory(groups)
-    if len({seen.right for seen in rollouts}) == 1 and differ <= 0.1:
+    if len({rollout.right for rollout in rollouts}) == 1 and differ <= 0.1:
         return None
     what = f"verdicts differ ({', '.join(sorted(statuses))})" if len(statuses) > 1 else (
         f"in {percent(differ)} of the groups different answers to one task are all judged right"
@@ -96,7 +93,7 @@ def constant(evidence: Evidence) -> Finding | None:
         name="judge.constant",
         sentence=f"all {len(rollouts)} rollouts have the reward {rollouts[0].reward:g}, although {what}",
         fix=f"gnomon audit {evidence.recipe.get('env.type', 'ENV')}   (searches for wrong answers that are accepted)",
-        read=picked(groups, lambda seen: True),
+        read=picked(groups, lambda rollout: True),
     )
 
 
@@ -122,15 +119,15 @@ def paid_elsewhere(evidence: Evidence) -> Finding | None:
         f"pays {price:g}, and makes {percent(variance)} of the reward difference within groups",
         fix=ADVICE["parts.jump"],
         since=0 if early else max(1, evidence.read[-END] if evidence.end else 1),
-        read=picked(groups, lambda seen: not seen.right and unearned(seen) > 0),
+        read=picked(groups, lambda rollout: not rollout.right and unearned(rollout) > 0),
     )
 
 
-def unearned(seen: Seen) -> float:
+def unearned(rollout: RecordedRollout) -> float:
     """What parts paid that do not need a right answer."""
-    gates = {part.name: part.gate for part in seen.verdict.parts}
+    gates = {part.name: part.gate for part in rollout.verdict.parts}
     return math.fsum(
-        value for name, value in paid(seen.verdict.parts).items() if name != RIGHT and gates[name] != RIGHT
+        value for name, value in paid(rollout.verdict.parts).items() if name != RIGHT and gates[name] != RIGHT
     )
 
 

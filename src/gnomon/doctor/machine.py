@@ -60,18 +60,20 @@ def unfit_libraries() -> Iterator[tuple[str, tuple[str, str]]]:
     from packaging.requirements import Requirement
 
     for text in metadata.requires("gnomon") or ():
-        wanted = Requirement(text)
-        needed, trains = (wanted.marker is None or wanted.marker.evaluate({"extra": extra}) for extra in ("", "train"))
+        requirement = Requirement(text)
+        required, trains = (
+            requirement.marker is None or requirement.marker.evaluate({"extra": extra}) for extra in ("", "train")
+        )
         if not trains:
             continue
         try:
-            installed = metadata.version(wanted.name)
+            installed = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
             installed = ""
-        if not installed and not needed:
+        if not installed and not required:
             continue  # This installation does not train.
-        if not installed or not wanted.specifier.contains(installed, prereleases=True):
-            yield wanted.name, (installed, str(wanted.specifier))
+        if not installed or not requirement.specifier.contains(installed, prereleases=True):
+            yield requirement.name, (installed, str(requirement.specifier))
 
 
 def available_memory() -> int:
@@ -85,15 +87,15 @@ def available_memory() -> int:
 def faults(machine: Machine) -> Iterator[Finding]:
     """Everything that is wrong with a machine."""
     if machine.python < (3, 11):
-        found = ".".join(map(str, machine.python))
+        version = ".".join(map(str, machine.python))
         yield Finding(
-            name="machine.python", sentence=f"this is Python {found}, and 3.11 is needed", fix="use Python 3.11"
+            name="machine.python", sentence=f"this is Python {version}, and 3.11 is needed", fix="use Python 3.11"
         )
-    for name, (installed, wanted) in machine.unfit.items():
+    for name, (installed, needs_version) in machine.unfit.items():
         yield Finding(
             name="machine.version",
-            sentence=f"{name} {installed or 'is not installed'}, and {wanted} is needed",
-            fix=f"pip install '{name}{wanted}'",
+            sentence=f"{name} {installed or 'is not installed'}, and {needs_version} is needed",
+            fix=f"pip install '{name}{needs_version}'",
         )
     if machine.threads > machine.cores:
         yield Finding(

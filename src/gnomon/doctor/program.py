@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gnomon.doctor.evidence import Evidence
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.rates import percent, sign
+from gnomon.doctor.rates import excess_of, percent
 from gnomon.monitoring.programs import FAULTS
 
 __all__ = ["find"]
@@ -15,12 +15,12 @@ __all__ = ["find"]
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Findings about programs, in the order of `FAULTS`."""
     for name, fault in FAULTS.items():
-        found = sign(evidence, lambda seen, name=name: name in seen.faults, fault.share)  # type: ignore[misc]
-        if found is not None:
+        evident = excess_of(evidence, lambda rollout, name=name: name in rollout.faults, fault.share)  # type: ignore[misc]
+        if evident is not None:
             yield Finding(
                 name=name,
-                sentence=f"{percent(found.rate)} of the programs {fault.sentence}, {found.when}",
+                sentence=f"{percent(evident.rate)} of the programs {fault.sentence}, {evident.when}",
                 fix=fault.advice,
-                since=found.since,
-                read=found.read,
+                since=evident.since,
+                read=evident.read,
             )

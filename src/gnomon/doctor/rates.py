@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gnomon.doctor.evidence import END, Evidence, Group, Seen
+from gnomon.doctor.evidence import END, Evidence, Group, RecordedRollout
 from gnomon.monitoring.summary import Level, level_of
 
 __all__ = [
     "ERRORS",
-    "Sign",
+    "Excess",
     "apart",
     "exceeds",
+    "excess_of",
     "fell",
     "level",
     "percent",
     "picked",
     "rose",
     "share",
-    "sign",
     "windows",
 ]
 
@@ -34,7 +34,7 @@ READ = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
+class Excess:
     """A rate that is too high."""
 
     rate: float
@@ -47,13 +47,13 @@ class Sign:
         return "before any update" if self.since == 0 else f"from step {self.since} on"
 
 
-def level(groups: Sequence[Group], value: Callable[[Seen], float]) -> Level | None:
+def level(groups: Sequence[Group], value: Callable[[RecordedRollout], float]) -> Level | None:
     """Mean over groups of the mean of a value; None for fewer than `GROUPS` groups."""
-    return level_of([[value(seen) for seen in group] for group in groups]) if len(groups) >= GROUPS else None
+    return level_of([[value(rollout) for rollout in group] for group in groups]) if len(groups) >= GROUPS else None
 
 
-def share(groups: Sequence[Group], holds: Callable[[Seen], bool]) -> Level | None:
-    return level(groups, lambda seen: float(holds(seen)))
+def share(groups: Sequence[Group], holds: Callable[[RecordedRollout], bool]) -> Level | None:
+    return level(groups, lambda rollout: float(holds(rollout)))
 
 
 def exceeds(rate: Level | None, threshold: float) -> bool:
@@ -61,21 +61,21 @@ def exceeds(rate: Level | None, threshold: float) -> bool:
     return rate is not None and rate.mean - ERRORS * math.sqrt(rate.variance) > threshold
 
 
-def sign(evidence: Evidence, holds: Callable[[Seen], bool], threshold: float) -> Sign | None:
+def excess_of(evidence: Evidence, holds: Callable[[RecordedRollout], bool], threshold: float) -> Excess | None:
     """Where more than a share of the rollouts has a property: at the start, or else at the end of the run."""
     rate = share(evidence.start, holds)
     if rate is not None and exceeds(rate, threshold):
-        return Sign(rate=rate.mean, since=0, read=picked(evidence.start, holds))
+        return Excess(rate=rate.mean, since=0, read=picked(evidence.start, holds))
     rate = share(evidence.end, holds)
     if rate is None or not exceeds(rate, threshold):
         return None
-    return Sign(rate=rate.mean, since=first_step(evidence, holds, threshold), read=picked(evidence.end, holds))
+    return Excess(rate=rate.mean, since=first_step(evidence, holds, threshold), read=picked(evidence.end, holds))
 
 
-def first_step(evidence: Evidence, holds: Callable[[Seen], bool], threshold: float) -> int:
+def first_step(evidence: Evidence, holds: Callable[[RecordedRollout], bool], threshold: float) -> int:
     """The first step after 0 whose rate is above a threshold."""
     for step, groups in by_step(evidence):
-        rollouts = [seen for group in groups for seen in group]
+        rollouts = [rollout for group in groups for rollout in group]
         if step > 0 and sum(map(holds, rollouts)) > threshold * len(rollouts):
             return step
     return evidence.read[-END]
@@ -86,15 +86,17 @@ def by_step(evidence: Evidence) -> Iterator[tuple[int, list[Group]]]:
         yield step, list(groups)
 
 
-def picked(groups: Sequence[Group], holds: Callable[[Seen], bool]) -> tuple[str, ...]:
+def picked(groups: Sequence[Group], holds: Callable[[RecordedRollout], bool]) -> tuple[str, ...]:
     """Addresses of rollouts with a property, of different groups as far as there are any."""
-    found = [[seen.address for seen in group if holds(seen)] for group in groups]
-    first = [addresses[0] for addresses in found if addresses]
-    rest = [address for addresses in found for address in addresses[1:]]
+    matches = [[rollout.address for rollout in group if holds(rollout)] for group in groups]
+    first = [addresses[0] for addresses in matches if addresses]
+    rest = [address for addresses in matches for address in addresses[1:]]
     return tuple([*first, *rest][:READ])
 
 
-def windows(evidence: Evidence, value: Callable[[Seen], float]) -> tuple[tuple[Level, int], tuple[Level, int]] | None:
+def windows(
+    evidence: Evidence, value: Callable[[RecordedRollout], float]
+) -> tuple[tuple[Level, int], tuple[Level, int]] | None:
     """The best window of `END` steps before the last one, and the last, each with its last step.
 
     What the first weights sampled counts as a window of its own. None for a run that is too short.
@@ -102,14 +104,14 @@ def windows(evidence: Evidence, value: Callable[[Seen], float]) -> tuple[tuple[L
     last = level(evidence.end, value)
     if last is None:
         return None
-    steps, found = evidence.read, []
+    steps, levels = evidence.read, []
     if (start := level(evidence.start, value)) is not None:
-        found.append((start, 0))
+        levels.append((start, 0))
     for end in range(END, len(steps) - END + 1):
         inside = set(steps[end - END : end])
         if (here := level([g for g in evidence.groups if g[0].step in inside], value)) is not None:
-            found.append((here, steps[end - 1]))
-    return (max(found, key=lambda pair: pair[0].mean), (last, steps[-1])) if found else None
+            levels.append((here, steps[end - 1]))
+    return (max(levels, key=lambda pair: pair[0].mean), (last, steps[-1])) if levels else None
 
 
 def apart(a: Level, b: Level) -> float:

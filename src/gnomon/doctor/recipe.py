@@ -36,7 +36,7 @@ def examine_recipe(what: str, words: Sequence[str] = ()) -> list[Finding]:
             for problem in error.errors
         ]
     env = make_env(config.env)
-    return [*leaks(env, config), *few_tasks(env, config), *forced(config), *audited(env, config)]
+    return [*leaks(env, config), *few_tasks(env, config), *forced(config), *audit_findings(env, config)]
 
 
 def leaks(env: Env, config: RunConfig) -> Iterator[Finding]:
@@ -77,10 +77,10 @@ def forced(config: RunConfig) -> Iterator[Finding]:
         yield Finding(name="rollout.template", sentence=why, fix="policy.renderer=auto")
 
 
-def audited(env: Env, config: RunConfig) -> Iterator[Finding]:
+def audit_findings(env: Env, config: RunConfig) -> Iterator[Finding]:
     """What the audit before a run finds, but for notes."""
     report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
-    for found in report.findings:
-        if found.severity is not Severity.NOTE and not found.acknowledged:
-            reply = f"; such as the reply {found.evidence.reply[:80]!r}" if found.evidence.reply else ""
-            yield Finding(name=f"judge.{found.rule}", sentence=f"{found.what}{reply}", fix=found.fix)
+    for finding in report.findings:
+        if finding.severity is not Severity.NOTE and not finding.acknowledged:
+            reply = f"; such as the reply {finding.evidence.reply[:80]!r}" if finding.evidence.reply else ""
+            yield Finding(name=f"judge.{finding.rule}", sentence=f"{finding.what}{reply}", fix=finding.fix)

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from gnomon.doctor.evidence import Evidence, Group, Seen
+from gnomon.doctor.evidence import Evidence, RecordedRollout
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.rates import percent, picked, share, sign
+from gnomon.doctor.rates import excess_of, percent, picked, share
 from gnomon.doctor.template import foreign
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.monitoring.endings import Ending, longer, mostly_cut_off
@@ -41,25 +41,24 @@ def find(evidence: Evidence) -> Iterator[Finding]:
     """Findings about rollouts. The more frequent of truncated and unparsable replies comes first."""
     mute = (cut_off, unparsable) if by_limit(evidence) else (unparsable, cut_off)
     for check in (no_room, template, no_end, *mute, limited, alike):
-        if found := check(evidence):
-            yield found
+        if finding := check(evidence):
+            yield finding
 
 
 def by_limit(evidence: Evidence) -> bool:
     """Whether more replies are truncated than end without an answer that can be parsed."""
-    seen = [seen for group in evidence.start or evidence.groups for seen in group]
-    counts = Counter(each.ending for each in seen)
+    counts = Counter(rollout.ending for group in evidence.start or evidence.groups for rollout in group)
     return mostly_cut_off(counts[Ending.CUT_OFF], counts[Ending.UNREADABLE])
 
 
-def has_markers(seen: Seen) -> bool:
-    return MARKERS.search(seen.reply) is not None
+def has_markers(rollout: RecordedRollout) -> bool:
+    return MARKERS.search(rollout.reply) is not None
 
 
 def no_room(evidence: Evidence) -> Finding | None:
     """Prompts that fill the context."""
-    every = [seen for group in (*evidence.groups, *evidence.held_out) for seen in group]
-    full = [seen for seen in every if seen.stop == Stop.CONTEXT and not seen.reply]
+    every = [rollout for group in (*evidence.groups, *evidence.held_out) for rollout in group]
+    full = [rollout for rollout in every if rollout.stop == Stop.CONTEXT and not rollout.reply]
     if not full:
         return None
     context = evidence.recipe.get("rollout.context", 0)
@@ -68,21 +67,21 @@ def no_room(evidence: Evidence) -> Finding | None:
         sentence=f"the prompts of {len(full)} of {len(every)} rollouts fill rollout.context={context}, so they have no "
         "reply",
         fix=evidence.again(f"rollout.context={2 * context}") + "   (or remove these tasks)",
-        read=tuple(seen.address for seen in full[:3]),
+        read=tuple(rollout.address for rollout in full[:3]),
     )
 
 
 def template(evidence: Evidence) -> Finding | None:
     """The renderer is not the one of the model folder and the replies are poor, or replies hold markers of roles."""
-    marked = sign(evidence, has_markers, MARKED)
+    marked = excess_of(evidence, has_markers, MARKED)
     why = foreign(evidence.recipe)
-    poor = share(evidence.start, lambda seen: seen.ending is not Ending.ANSWERED)
+    poor = share(evidence.start, lambda rollout: rollout.ending is not Ending.ANSWERED)
     if why and poor is not None and poor.mean > POOR:
         return Finding(
             name="rollout.template",
             sentence=f"{why}; {percent(poor.mean)} of the first replies have no answer or do not end",
             fix=evidence.again("policy.renderer=auto"),
-            read=picked(evidence.start, lambda seen: seen.ending is not Ending.ANSWERED),
+            read=picked(evidence.start, lambda rollout: rollout.ending is not Ending.ANSWERED),
         )
     if marked is None:
         return None
@@ -98,31 +97,31 @@ def template(evidence: Evidence) -> Finding | None:
 
 def no_end(evidence: Evidence) -> Finding | None:
     """Replies that hold an answer and go on to the limit."""
-    found = sign(evidence, lambda seen: seen.ending is Ending.ENDLESS, CUT_OFF)
-    if found is None:
+    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.ENDLESS, CUT_OFF)
+    if excess is None:
         return None
     return Finding(
         name="rollout.no_end",
-        sentence=f"{percent(found.rate)} of the replies contain an answer and go on to the token limit {found.when}",
+        sentence=f"{percent(excess.rate)} of the replies contain an answer and go on to the token limit {excess.when}",
         fix=evidence.again("""'rollout.stop=["</answer>"]'""") + "   (or set eos_token_id in generation_config.json)",
-        since=found.since,
-        read=found.read,
+        since=excess.since,
+        read=excess.read,
     )
 
 
 def cut_off(evidence: Evidence) -> Finding | None:
     """Replies that a limit ends."""
-    found = sign(evidence, lambda seen: seen.ending is Ending.CUT_OFF, CUT_OFF)
-    if found is None:
+    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.CUT_OFF, CUT_OFF)
+    if excess is None:
         return None
     limit = evidence.recipe.get("rollout.max_tokens", 0)
     return Finding(
         name="rollout.cut_off",
-        sentence=f"{percent(found.rate)} of the replies are truncated before an answer {found.when} "
+        sentence=f"{percent(excess.rate)} of the replies are truncated before an answer {excess.when} "
         f"(rollout.max_tokens={limit})",
         fix=evidence.again(f"rollout.max_tokens={longer(limit)}"),
-        since=found.since,
-        read=found.read,
+        since=excess.since,
+        read=excess.read,
     )
 
 
@@ -136,54 +135,56 @@ OTHER_LIMITS = {
 
 def limited(evidence: Evidence) -> Finding | None:
     """Episodes that end at a limit of turns, context or time before they have an answer."""
-    found = sign(evidence, lambda seen: seen.ending is Ending.LIMITED, CUT_OFF)
-    if found is None:
+    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.LIMITED, CUT_OFF)
+    if excess is None:
         return None
     stops = Counter(s.stop for group in evidence.groups for s in group if s.ending is Ending.LIMITED)
     setting, words = OTHER_LIMITS[Stop(stops.most_common(1)[0][0])]
     return Finding(
         name="rollout.limited",
-        sentence=f"{percent(found.rate)} of the episodes reach a limit before an answer {found.when}, mostly {words}",
+        sentence=f"{percent(excess.rate)} of the episodes reach a limit before an answer {excess.when}, mostly {words}",
         fix=f"raise {setting} (now {evidence.recipe.get(setting, 0)}), or use shorter tasks",
-        since=found.since,
-        read=found.read,
+        since=excess.since,
+        read=excess.read,
     )
 
 
 def unparsable(evidence: Evidence) -> Finding | None:
     """Complete replies without an answer that can be parsed; or replies without an answer, most of them complete."""
-    found = sign(evidence, lambda seen: seen.ending is Ending.UNREADABLE, UNPARSABLE)
-    if found is None and not by_limit(evidence):
-        found = sign(evidence, lambda seen: seen.ending in (Ending.UNREADABLE, Ending.CUT_OFF), UNPARSABLE)
-    if found is None:
+    unreadable = excess_of(evidence, lambda rollout: rollout.ending is Ending.UNREADABLE, UNPARSABLE)
+    if unreadable is None and not by_limit(evidence):
+        unreadable = excess_of(
+            evidence, lambda rollout: rollout.ending in (Ending.UNREADABLE, Ending.CUT_OFF), UNPARSABLE
+        )
+    if unreadable is None:
         return None
-    groups = evidence.start if found.since == 0 else evidence.end
-    mute = [seen for group in groups for seen in group if seen.ending is Ending.UNREADABLE]
+    groups = evidence.start if unreadable.since == 0 else evidence.end
+    mute = [rollout for group in groups for rollout in group if rollout.ending is Ending.UNREADABLE]
     rate = len(mute) / sum(map(len, groups))
-    there = sum(mentions(evidence, seen) for seen in mute) / len(mute)
+    there = sum(mentions(evidence, rollout) for rollout in mute) / len(mute)
     return Finding(
         name="rollout.unparsable",
-        sentence=f"{percent(rate)} of the replies end without an answer that can be parsed {found.when}; the "
+        sentence=f"{percent(rate)} of the replies end without an answer that can be parsed {unreadable.when}; the "
         f"reference answer stands somewhere in {percent(there)} of them",
         fix=f"{ADVICE['answers.unreadable']}; gnomon replay {evidence.run} env.strictness=last judges these replies "
         f"leniently ({RECIPE} has the present setting)",
-        since=found.since,
-        read=picked(groups, lambda seen: seen.ending is Ending.UNREADABLE),
+        since=unreadable.since,
+        read=picked(groups, lambda rollout: rollout.ending is Ending.UNREADABLE),
     )
 
 
-def mentions(evidence: Evidence, seen: Seen) -> bool:
+def mentions(evidence: Evidence, rollout: RecordedRollout) -> bool:
     """Whether the reference answer stands in a reply as a word."""
-    split = "test" if seen.address.startswith("held-out:") else "train"
-    answer = str(evidence.tasks.get((split, seen.task), {}).get("answer") or "")
-    return bool(answer) and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", seen.reply) is not None
+    split = "test" if rollout.address.startswith("held-out:") else "train"
+    answer = str(evidence.tasks.get((split, rollout.task), {}).get("answer") or "")
+    return bool(answer) and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", rollout.reply) is not None
 
 
 def alike(evidence: Evidence) -> Finding | None:
     """All replies of a group are equal, at the temperature of the run."""
-    groups = [g for g in evidence.groups if len(g) > 1 and max(seen.tokens for seen in g) >= SHORT]
+    groups = [g for g in evidence.groups if len(g) > 1 and max(rollout.tokens for rollout in g) >= SHORT]
     first = [group for group in groups if group[0].step == 0]
-    equal = [group for group in first if is_alike(group)]
+    equal = [group for group in first if len({rollout.reply for rollout in group}) == 1]
     if len(first) < SHORT or len(equal) <= ALIKE * len(first):
         return None
     return Finding(
@@ -192,9 +193,5 @@ def alike(evidence: Evidence) -> Finding | None:
         f"(rollout.temperature={evidence.recipe.get('rollout.temperature', 1.0):g})",
         fix="give every rollout of a group its own seed, or raise the temperature: "
         + evidence.again("rollout.temperature=1.0"),
-        read=picked(equal, lambda seen: True),
+        read=picked(equal, lambda rollout: True),
     )
-
-
-def is_alike(group: Group) -> bool:
-    return len({seen.reply for seen in group}) == 1

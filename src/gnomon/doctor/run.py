@@ -108,21 +108,21 @@ def examine(reader: RunReader, *, trust: bool = False) -> Diagnosis:
         user has not trained with it here. Where it may not, only recorded tasks are compared.
     """
     with reader.snapshot():
-        found = diagnose(evidence_of(reader, train_tasks(reader, trust)))
-        return replace(found, failures=failures(reader))
+        diagnosis = diagnose(evidence_of(reader, train_tasks(reader, trust)))
+        return replace(diagnosis, failures=failures(reader))
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     finders = (data.find, program.find, rollout.find, judge.find, advantage.find, update.find, stopped)
-    found = in_order(chain.from_iterable(find(evidence) for find in finders))
+    findings = in_order(chain.from_iterable(find(evidence) for find in finders))
     return Diagnosis(
         run=evidence.run,
         status=evidence.status,
         steps=evidence.steps,
         rollouts=sum(map(len, evidence.groups)),
-        findings=tuple(found),
+        findings=tuple(findings),
         change=change(evidence),
-        causes=causes(evidence, {finding.name for finding in found}),
+        causes=causes(evidence, {finding.name for finding in findings}),
     )
 
 
@@ -145,7 +145,7 @@ def change(evidence: Evidence) -> Change | None:
     if len(steps) < 2:
         return None
     first, last = (
-        {g[0].task: sum(seen.right for seen in g) / len(g) for g in evidence.held_out if g[0].step == step}
+        {g[0].task: sum(one.right for one in g) / len(g) for g in evidence.held_out if g[0].step == step}
         for step in (steps[0], steps[-1])
     )
     tasks = [task for task in first if task in last]
@@ -158,7 +158,7 @@ def change(evidence: Evidence) -> Change | None:
     if len(apart) < 2:
         return None
     variance = math.fsum(own**2 for own in apart.values()) * len(apart) / (len(apart) - 1) / len(gains) ** 2
-    before, after = (mean_interval([found[task] for task in tasks]).value for found in (first, last))
+    before, after = (mean_interval([rates[task] for task in tasks]).value for rates in (first, last))
     return Change(
         before=before, after=after, error=math.sqrt(variance), tasks=len(tasks), steps=steps[-1] - steps[0]
     )  # fmt: skip

@@ -12,34 +12,35 @@ from gnomon.terminal import one_line
 __all__ = ["diagnosis_text", "findings_text"]
 
 
-def diagnosis_text(found: Diagnosis) -> str:
+def diagnosis_text(diagnosis: Diagnosis) -> str:
     """The first cause, its consequences, the change on held-out tasks, and the rollouts by cause."""
-    lines = [f"{one_line(found.run)}   {found.status}, {found.steps} steps, {found.rollouts} training rollouts read"]
-    for place, finding in enumerate(found.findings):
-        if place == 1:
+    size = f"{diagnosis.steps} steps, {diagnosis.rollouts} training rollouts read"
+    lines = [f"{one_line(diagnosis.run)}   {diagnosis.status}, {size}"]
+    for i, finding in enumerate(diagnosis.findings):
+        if i == 1:
             lines.append("further findings, which the first cause may explain:")
-        lines += list(finding_lines(finding, "first cause: " if place == 0 else "", found.run))
-    if not found.findings:
-        lines.append(without_findings(found))
-    if change := found.change:
+        lines += list(finding_lines(finding, "first cause: " if i == 0 else "", diagnosis.run))
+    if not diagnosis.findings:
+        lines.append(without_findings(diagnosis))
+    if change := diagnosis.change:
         gain = f"{change.gain:+.3f}, standard error {change.error:.3f}{', flat' if change.flat else ''}"
         lines.append(f"held-out pass@1  {change.before:.3f} to {change.after:.3f} ({gain})")
         if change.flat:
             lines.append(f"to find out      {to_tell(change)}")
-    if found.causes:
-        shares = "   ".join(f"{one_line(name)} {share:.0%}" for name, share in found.causes.items())
+    if diagnosis.causes:
+        shares = "   ".join(f"{one_line(name)} {share:.0%}" for name, share in diagnosis.causes.items())
         lines.append(f"rollouts         {shares}")
-    if found.failures is not None:
-        lines += [f"{'' if place else 'failures':<16} {line}" for place, line in enumerate(found.failures.sentences)]
+    if diagnosis.failures is not None:
+        lines += [f"{'' if i else 'failures':<16} {line}" for i, line in enumerate(diagnosis.failures.sentences)]
     return "\n".join(lines)
 
 
-def without_findings(found: Diagnosis) -> str:
-    if not found.rollouts:
+def without_findings(diagnosis: Diagnosis) -> str:
+    if not diagnosis.rollouts:
         return "there is nothing to examine: the run has no training rollouts"
-    if found.change is None:
+    if diagnosis.change is None:
         return "nothing wrong was found; whether the policy improves is unknown without two evaluations (eval.every)"
-    if found.change.flat:
+    if diagnosis.change.flat:
         return "nothing wrong was found; it is too early to tell whether the policy improves"
     return "nothing wrong was found, and the policy improves"
 
@@ -69,7 +70,7 @@ def finding_lines(finding: Finding, before: str, run: str = "") -> Iterator[str]
         yield f"   fix: {one_line(finding.fix)}"
 
 
-def findings_text(title: str, found: Sequence[Finding]) -> str:
+def findings_text(title: str, findings: Sequence[Finding]) -> str:
     """Findings about a machine or a recipe."""
-    lines = [line for finding in found for line in finding_lines(finding, "")]
+    lines = [line for finding in findings for line in finding_lines(finding, "")]
     return "\n".join([title, *(lines or ["nothing wrong was found"])])

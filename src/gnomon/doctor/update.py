@@ -31,13 +31,13 @@ LONGER = 2.0
 
 def find(evidence: Evidence) -> Iterator[Finding]:
     for check in (stale, mismatch, too_large, too_small, entropy_collapse, length_runaway):
-        if found := check(evidence):
-            yield found
+        if finding := check(evidence):
+            yield finding
 
 
 def stale(evidence: Evidence) -> Finding | None:
     """The sampler does not get the new weights."""
-    by_version = {seen.version for group in evidence.groups for seen in group}
+    by_version = {rollout.version for group in evidence.groups for rollout in group}
     frozen = len(by_version) == 1 and len(evidence.read) > END and -1 not in by_version
     if not frozen and not growing(evidence):
         return None
@@ -53,7 +53,7 @@ def stale(evidence: Evidence) -> Finding | None:
         sentence=what,
         fix="make the engine's load() take over the weights and compare a probe, as gnomon.loop.Embedded does",
         since=0 if frozen else 1,
-        read=picked(evidence.end or evidence.groups, lambda seen: True),
+        read=picked(evidence.end or evidence.groups, lambda rollout: True),
     )
 
 
@@ -77,7 +77,7 @@ def mismatch(evidence: Evidence) -> Finding | None:
         f"median over steps (tier {evidence.tier or 'unknown'})",
         fix="let the engine return the log-probabilities that it sampled with, after temperature and masks; "
         + evidence.again("policy.dtype=float32"),
-        read=picked(evidence.groups, lambda seen: True),
+        read=picked(evidence.groups, lambda rollout: True),
     )
 
 
@@ -92,35 +92,35 @@ def too_large(evidence: Evidence) -> Finding | None:
         return None
     lr, usual = evidence.recipe.get("optim.lr", 0.0), usual_rate(evidence)
     entropy = evidence.series("entropy")
-    moved = f"; the entropy went from {entropy[0]:.2f} to {fmean(entropy[-END:]):.2f} nats" if entropy else ""
+    entropy_change = f"; the entropy went from {entropy[0]:.2f} to {fmean(entropy[-END:]):.2f} nats" if entropy else ""
     than = f", {lr / usual:.3g} times the usual rate" if usual and lr > usual else ""
     lower = usual if usual and lr > 3 * usual else lr / 10
     return Finding(
         name="update.too_large",
         sentence=f"the mean reward fell from {paid_then.mean:.2f} to {paid_now.mean:.2f}, and the share of right "
         f"rollouts from {percent(then.mean)} (step {best}) to {percent(now.mean)}, by {apart(then, now):.0f} standard "
-        f"errors{moved} (optim.lr={lr:g}{than})",
+        f"errors{entropy_change} (optim.lr={lr:g}{than})",
         fix=evidence.again(f"optim.lr={lower:g}"),
         since=best + 1,
-        read=picked(evidence.end, lambda seen: not seen.right),
+        read=picked(evidence.end, lambda rollout: not rollout.right),
     )
 
 
 def too_small(evidence: Evidence) -> Finding | None:
     """Nothing moves, and the learning rate is far below the usual one."""
     lr, usual = evidence.recipe.get("optim.lr", 0.0), usual_rate(evidence)
-    rewards = windows(evidence, lambda seen: seen.reward)
-    first = level([g for g in evidence.groups if g[0].step in evidence.read[:END]], lambda seen: seen.reward)
+    rewards = windows(evidence, lambda rollout: rollout.reward)
+    first = level([g for g in evidence.groups if g[0].step in evidence.read[:END]], lambda rollout: rollout.reward)
     if not usual or not lr or lr * FAR > usual or rewards is None or first is None or rose(first, rewards[1][0]):
         return None
     entropy = evidence.series("entropy")
-    moved = f", and the entropy stayed at {entropy[0]:.2f} to {entropy[-1]:.2f} nats" if entropy else ""
+    entropy_note = f", and the entropy stayed at {entropy[0]:.2f} to {entropy[-1]:.2f} nats" if entropy else ""
     return Finding(
         name="update.too_small",
-        sentence=f"the mean reward went from {first.mean:.2f} to {rewards[1][0].mean:.2f}, which is noise{moved}; "
-        f"optim.lr={lr:g} is {usual / lr:.3g} times below the usual rate for this model",
+        sentence=f"the mean reward went from {first.mean:.2f} to {rewards[1][0].mean:.2f}, which is noise"
+        f"{entropy_note}; optim.lr={lr:g} is {usual / lr:.3g} times below the usual rate for this model",
         fix=evidence.again(f"optim.lr={usual:g}"),
-        read=picked(evidence.end, lambda seen: True),
+        read=picked(evidence.end, lambda rollout: True),
     )
 
 
@@ -135,7 +135,9 @@ def entropy_collapse(evidence: Evidence) -> Finding | None:
     """The entropy is gone, and groups tie although not all replies are right."""
     entropy, last = evidence.series("entropy"), set(evidence.read[-END:])
     groups = [group for group in real_groups(evidence) if group[0].step in last]
-    stuck = [g for g in groups if len({seen.reward for seen in g}) == 1 and not all(seen.right for seen in g)]
+    stuck = [
+        g for g in groups if len({rollout.reward for rollout in g}) == 1 and not all(rollout.right for rollout in g)
+    ]
     if len(entropy) < 2 * END or len(groups) < GROUPS or len(stuck) < len(groups) / 2:
         return None
     before, after = fmean(entropy[:END]), fmean(entropy[-END:])
@@ -147,7 +149,7 @@ def entropy_collapse(evidence: Evidence) -> Finding | None:
         "of the last groups all rewards are equal although not all replies are right",
         fix=evidence.again("regularize.entropy=0.01") + "   (or objective=dapo, or a lower optim.lr)",
         since=evidence.read[-END],
-        read=picked(stuck, lambda seen: not seen.right),
+        read=picked(stuck, lambda rollout: not rollout.right),
     )
 
 
@@ -158,7 +160,7 @@ def length_runaway(evidence: Evidence) -> Finding | None:
         level([tuple(s for s in g if not s.right) for g in groups if not all(s.right for s in g)], lambda s: s.tokens)
         for groups in (first, evidence.end)
     ]
-    right = [level(groups, lambda seen: float(seen.right)) for groups in (first, evidence.end)]
+    right = [level(groups, lambda rollout: float(rollout.right)) for groups in (first, evidence.end)]
     if wrong[0] is None or wrong[1] is None or right[0] is None or right[1] is None:
         return None
     if not rose(wrong[0], wrong[1]) or wrong[1].mean < LONGER * wrong[0].mean or apart(right[1], right[0]) >= 1:
@@ -169,5 +171,5 @@ def length_runaway(evidence: Evidence) -> Finding | None:
         f"ones went from {percent(right[0].mean)} to {percent(right[1].mean)}",
         fix=evidence.again("objective=dr_grpo", "regularize.overlong=0.25") + "   (no advantage for length)",
         since=evidence.read[-END],
-        read=picked(evidence.end, lambda seen: not seen.right),
+        read=picked(evidence.end, lambda rollout: not rollout.right),
     )

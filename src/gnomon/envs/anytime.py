@@ -28,8 +28,8 @@ class Anytime(MultiTurn):
 
     def make(self, rng: random.Random) -> Task:
         task = Arithmetic(terms=self.terms, signs="+-*").make(rng)
-        drawn = sorted(rng.sample(range(1, self.largest + 1), self.budgets))
-        return replace(task, info={**task.info, "budgets": tuple(drawn)})
+        budgets = sorted(rng.sample(range(1, self.largest + 1), self.budgets))
+        return replace(task, info={**task.info, "budgets": tuple(budgets)})
 
     def play(self, task: Task, rng: random.Random) -> Play:
         right: list[bool] = []
@@ -40,9 +40,7 @@ class Anytime(MultiTurn):
                 right.append(integer(reply) == task.answer)
             except Malformed:
                 right.append(False)
-        parts = tuple(
-            Part(name=f"at_{place}", value=float(fine), weight=1 / self.budgets) for place, fine in enumerate(right)
-        )
+        parts = tuple(Part(name=f"at_{i}", value=float(fine), weight=1 / self.budgets) for i, fine in enumerate(right))
         return [Verdict(status=Status.CORRECT if right[-1] else Status.WRONG, parts=parts)]
 
     @property

@@ -23,14 +23,14 @@ class Arithmetic(Divided):
         words = [str(rng.randint(1, self.largest))]
         for _ in range(self.terms - 1):
             words += self._term(rng)
-        return asked(words)
+        return task_of(words)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one operand and its sign drawn again."""
         words = task.info["expression"].split()
-        place = rng.randrange(0, len(words), 2)
-        words[max(0, place - 1) : place + 1] = self._term(rng) if place else [str(rng.randint(1, self.largest))]
-        return asked(words)
+        i = rng.randrange(0, len(words), 2)
+        words[max(0, i - 1) : i + 1] = self._term(rng) if i else [str(rng.randint(1, self.largest))]
+        return task_of(words)
 
     def _term(self, rng: random.Random) -> list[str]:
         sign = rng.choice(self.signs)
@@ -43,7 +43,7 @@ class Arithmetic(Divided):
         return str(task.answer)
 
 
-def asked(words: list[str]) -> Task:
+def task_of(words: list[str]) -> Task:
     text = " ".join(words)
     prompt, info = f"Compute {text}. {SLOT}", {"expression": text}
     return Task(id=identity("arithmetic", text), messages=user(prompt), answer=total(words), info=info)

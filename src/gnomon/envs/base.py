@@ -98,8 +98,8 @@ def confined(env: object) -> None:
 
     Raises: ResourceError, E520 to E522, with a fix.
     """
-    if needed := offers.isolation(env):
-        capabilities(needed)
+    if level := offers.isolation(env):
+        capabilities(level)
 
 
 def identity(*content: object, family: object = None) -> str:
@@ -195,8 +195,8 @@ class SingleTurn(Slot, Wording, ABC):
             other = self.neighbour(start, key.at("mutate", task=task.id, attempt=attempt).random())
             start = other if attempt >= DIRECT else task
             if other.id != task.id and of(other.id) == of(task.id):
-                asked = [m for m in self.worded(other).messages if m.role != "system" or m not in task.messages]
-                return replace(other, messages=(*task.messages[: -len(asked)], *asked))
+                own = [m for m in self.worded(other).messages if m.role != "system" or m not in task.messages]
+                return replace(other, messages=(*task.messages[: -len(own)], *own))
         raise ValueError(f"{self!r} found no neighbour of the task {task.id}")
 
     @property
@@ -285,8 +285,8 @@ class Shown(Tasks):
 
     def __getitem__(self, index: int) -> Task:  # type: ignore[override]
         task, train = super().__getitem__(index), Tasks(self.single, "train")
-        drawn = (train.draw("shot", shot) for shot in range(10_000))
-        examples = list(islice((example for example in drawn if example.id != task.id), self.single.shots))
+        candidates = (train.draw("shot", shot) for shot in range(10_000))
+        examples = list(islice((example for example in candidates if example.id != task.id), self.single.shots))
         return exemplified(self.single, task, examples)
 
 
@@ -298,20 +298,20 @@ class Families(Tasks):
         self.single, self.of = env, of
 
     def __getitem__(self, index: int) -> Task:  # type: ignore[override]
-        place, variant = divmod(operator.index(index), self.single.mutations + 1)
-        task = self.of[place]
+        base, variant = divmod(operator.index(index), self.single.mutations + 1)
+        task = self.of[base]
         return self.single.mutate(task, Key(self.single.seed).at("mutation", variant=variant)) if variant else task
 
 
 def exemplified(env: SingleTurn, task: Task, examples: Sequence[Task]) -> Task:
     """The task after examples with their solutions, as one conversation. A system message comes once."""
-    shown = [
+    solved = [
         message
         for example in examples
         for message in (*example.messages, Message(role="assistant", content=env.framed(env.solution(example))))
     ]
-    begun: list[Message] = []
-    for message in (*shown, *task.messages):
-        if message.role != "system" or message not in begun:
-            begun.append(message)
-    return replace(task, messages=tuple(begun))
+    conversation: list[Message] = []
+    for message in (*solved, *task.messages):
+        if message.role != "system" or message not in conversation:
+            conversation.append(message)
+    return replace(task, messages=tuple(conversation))

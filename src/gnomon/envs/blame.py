@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
 
-__all__ = ["line", "place", "quoted", "raised"]
+__all__ = ["blamed_line", "describe", "line", "quoted"]
 
 HERE = str(Path(__file__).parents[1])
 LIBRARIES = tuple(
@@ -28,7 +28,7 @@ def line(text: str) -> str:
     return plain if len(text) <= 400 else plain + " …"
 
 
-def raised(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Type and message of an error. For a missing attribute, also the most similar existing name."""
     described = f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
     if isinstance(error, AttributeError) and error.name is not None:
@@ -37,7 +37,7 @@ def raised(error: BaseException) -> str:
     return described
 
 
-def place(error: BaseException, subject: object) -> str:
+def blamed_line(error: BaseException, subject: object) -> str:
     """`file:line in function` of an error that a subject raised while it judged.
 
     It is the innermost line outside Gnomon, the standard library and installed packages. If there is none, because
@@ -46,13 +46,17 @@ def place(error: BaseException, subject: object) -> str:
     """
     frames = list(traceback.extract_tb(error.__traceback__))
     file = getattr(sys.modules.get(type(subject).__module__), "__file__", None)
-    found = [frame for frame in frames if foreign(frame.filename)]
-    if found:
-        return shown(found[-1].filename, found[-1].lineno or 0, found[-1].name)
+    foreign_frames = [frame for frame in frames if foreign(frame.filename)]
+    if foreign_frames:
+        return location(foreign_frames[-1].filename, foreign_frames[-1].lineno or 0, foreign_frames[-1].name)
     for code in codes(subject):
-        return shown(code.co_filename, code.co_firstlineno, code.co_name)
-    found = [frame for frame in frames if frame.filename == file] or frames
-    return shown(found[-1].filename, found[-1].lineno or 0, found[-1].name) if found else ""
+        return location(code.co_filename, code.co_firstlineno, code.co_name)
+    foreign_frames = [frame for frame in frames if frame.filename == file] or frames
+    return (
+        location(foreign_frames[-1].filename, foreign_frames[-1].lineno or 0, foreign_frames[-1].name)
+        if foreign_frames
+        else ""
+    )
 
 
 def foreign(file: str) -> bool:
@@ -65,35 +69,35 @@ def codes(subject: object) -> Iterator[CodeType]:
     values = [getattr(subject, field.name, None) for field in fields(subject)] if is_dataclass(subject) else []
     for value in values:
         if isinstance(value, FunctionType):
-            yield from kept(value)
+            yield from own_code(value)
         elif is_dataclass(value):
             yield from codes(value)
     for name in METHODS:
-        yield from kept(getattr(type(subject), name, None))
+        yield from own_code(getattr(type(subject), name, None))
 
 
-def kept(function: object) -> Iterator[CodeType]:
+def own_code(function: object) -> Iterator[CodeType]:
     """The code of a function, if it is in one of the author's files."""
     code = getattr(function, "__code__", None)
     if code is not None and foreign(code.co_filename):
         yield code
 
 
-def shown(file: str, number: int, name: str) -> str:
+def location(file: str, number: int, name: str) -> str:
     path = Path(file)
     here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return f"{here}:{number} in {name}"
 
 
-def quoted(place: str) -> str:
+def quoted(line_address: str) -> str:
     """A place for display: with the source line, and with the cell's number in a notebook.
 
-    Args: place, as returned by `place`.
+    Args: line_address, as `blamed_line` returns it.
     """
-    spot, _, name = place.rpartition(" in ")
+    spot, _, name = line_address.rpartition(" in ")
     file, _, number = spot.rpartition(":")
     if not number.isdigit():
-        return place
+        return line_address
     text = linecache.getline(file, int(number)).strip()
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cell = shell.compile.format_code_name(file) if shell is not None else None

@@ -28,14 +28,14 @@ class CharCount(Divided):
         others = [c for c in string.ascii_lowercase if c != letter]
         letters = [letter] * count + [rng.choice(others) for _ in range(size - count)]
         rng.shuffle(letters)
-        return asked(letter, "".join(letters))
+        return task_of(letter, "".join(letters))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one letter changed: a counted letter to another one, or another one to a counted letter."""
         letter, word = task.info["letter"], task.info["word"]
-        place, other = rng.randrange(len(word)), rng.choice(string.ascii_lowercase.replace(letter, ""))
-        new = other if word[place] == letter or word.count(letter) >= self.most else letter
-        return asked(letter, word[:place] + new + word[place + 1 :])
+        i, other = rng.randrange(len(word)), rng.choice(string.ascii_lowercase.replace(letter, ""))
+        new = other if word[i] == letter or word.count(letter) >= self.most else letter
+        return task_of(letter, word[:i] + new + word[i + 1 :])
 
     def difficulty(self, task: Task) -> float:
         """Length of the string, in letters."""
@@ -48,7 +48,7 @@ class CharCount(Divided):
         return str(task.answer)
 
 
-def asked(letter: str, word: str) -> Task:
+def task_of(letter: str, word: str) -> Task:
     return Task(
         id=identity("char_count", letter, word), messages=user(f'How many "{letter}" in "{word}"? {SLOT}'),
         answer=word.count(letter), info={"letter": letter, "word": word},

@@ -18,9 +18,9 @@ from typing import Any
 from gnomon.envs import check_turns as turns
 from gnomon.envs import offers
 from gnomon.envs.base import SPLITS, Env, SingleTurn, confined
-from gnomon.envs.blame import line, place, raised
+from gnomon.envs.blame import blamed_line, describe, line
 from gnomon.envs.episodes import Fault, Skip, at, judge, lines, played, replies, slot
-from gnomon.envs.surroundings import LESSER, moved, surroundings
+from gnomon.envs.surroundings import LESSER, changed_names, surroundings
 from gnomon.envs.turns import MultiTurn
 from gnomon.envs.witness import SECONDS, elsewhere
 from gnomon.keys import Key
@@ -69,9 +69,9 @@ class Report:
             lines.append(f"  {mark:4}  {finding.name:{width}}  {finding.detail}")
             lines += [f"  {'':4}  {'':{width}}  at {finding.where}"] if finding.where else []
         skipped = sum(finding.skipped for finding in self.findings)
-        passed = sum(finding.passed for finding in self.findings) - skipped
-        failed = len(self.findings) - passed - skipped
-        return "\n".join([*lines, f"{passed} passed, {failed} failed, {skipped} skipped"])
+        successes = sum(finding.passed for finding in self.findings) - skipped
+        failed = len(self.findings) - successes - skipped
+        return "\n".join([*lines, f"{successes} passed, {failed} failed, {skipped} skipped"])
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def finding_of(name: str, check: Callable[[Subject], str], subject: Subject) -> 
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an exception of the environment is a finding, `SystemExit` included
-        return Finding(name=name, passed=False, detail=line(raised(error)), where=place(error, subject.env))
+        return Finding(name=name, passed=False, detail=line(describe(error)), where=blamed_line(error, subject.env))
 
 
 def well_formed(subject: Subject) -> str:
@@ -206,7 +206,7 @@ def traceless(subject: Subject) -> str:
     before, around = copy.deepcopy(own), surroundings()
     tasks = subject.env.tasks("train")
     for index in range(min(20, len(subject.tasks))):
-        task, kept = tasks[index], copy.deepcopy(tasks[index])
+        task, original = tasks[index], copy.deepcopy(tasks[index])
         for reply in replies(subject.env, subject.tasks, index):
             first, second = judge(subject.env, task, reply), judge(subject.env, task, reply)
             if first != second:
@@ -215,12 +215,12 @@ def traceless(subject: Subject) -> str:
             text = None if first.span is None else reply[slice(*first.span)]
             if text is not None and first.extracted not in (None, text):
                 raise Fault(f"`extracted` is {first.extracted!r} but `span` points at {text!r}", at(index))
-        if task != kept:
+        if task != original:
             raise Fault("judging a reply changes the task", at(index))
-    changed = [name for name in before if own.get(name) != before[name]]
-    if changed:
-        raise Fault(f"judging a reply changes the environment: {', '.join(changed)}")
-    if names := [name for name in moved(around, surroundings()) if name not in LESSER]:
+    changes = [name for name in before if own.get(name) != before[name]]
+    if changes:
+        raise Fault(f"judging a reply changes the environment: {', '.join(changes)}")
+    if names := [name for name in changed_names(around, surroundings()) if name not in LESSER]:
         raise Fault(f"making or judging a task changes the process's {', '.join(names)}")
     return "a verdict depends on task and reply alone, and changes neither them nor the environment nor the process"
 
@@ -245,21 +245,21 @@ def identified(subject: Subject) -> str:
 
 
 def disjoint(subject: Subject) -> str:
-    size, drawn = max(subject.count, 300), {}
+    size, by_split = max(subject.count, 300), {}
     for split in SPLITS:
         tasks = subject.env.tasks(split)
-        drawn[split] = [tasks[i] for i in range(min(size, len(tasks)))]
-    train, test = drawn["train"], drawn["test"]
+        by_split[split] = [tasks[i] for i in range(min(size, len(tasks)))]
+    train, test = by_split["train"], by_split["test"]
     if not test:
         raise Fault("there are no test tasks")
     ids = {task.id: index for index, task in enumerate(train)}
-    asked: dict[object, list[int]] = {}
+    by_prompt: dict[object, list[int]] = {}
     for index, task in enumerate(train):
-        asked.setdefault(task.messages, []).append(index)
+        by_prompt.setdefault(task.messages, []).append(index)
     for index, task in enumerate(test):
         if task.id in ids:
             raise Fault(f"{at(ids[task.id])} is the same problem", at(index, "test"))
-        for other in asked.get(task.messages, []):
+        for other in by_prompt.get(task.messages, []):
             if (train[other].answer, train[other].info) == (task.answer, task.info):
                 raise Fault(f"{at(other)} is the same problem under another id", at(index, "test"))
     return f"no problem is in both splits ({len(train)} train and {len(test)} test tasks)"
@@ -299,9 +299,9 @@ def mutated(subject: Subject) -> str:
     if type(env).neighbour is SingleTurn.neighbour:
         raise Skip("it has no `neighbour`, so its tasks cannot be mutated")
     for index, task in enumerate(subject.tasks[:50]):
-        kept, key = copy.deepcopy(task), Key(0).at("check", index=index)
+        original, key = copy.deepcopy(task), Key(0).at("check", index=index)
         other = env.mutate(task, key)
-        if other != env.mutate(task, key) or task != kept:
+        if other != env.mutate(task, key) or task != original:
             raise Fault("a mutation does not depend on task and key alone", at(index))
         if not judge(env, other, slot(env.solution(other), env)).correct:
             raise Fault(f"the solution of its mutation {other.messages[-1].content!r} is not correct", at(index))
@@ -407,25 +407,25 @@ def priced(subject: Subject) -> str:
         for reply in replies(subject.env, subject.tasks, index):
             for sentence in undeclared(prices, judge(subject.env, task, reply)):
                 raise Fault(sentence, at(index))
-    found = pay(prices)
-    if found is None:
+    terms = pay(prices)
+    if terms is None:
         return "no part is named correct, so the reward of a correct answer is not known"
-    if found.overpaid:
-        raise Fault(str(found))
-    return str(found)
+    if terms.overpaid:
+        raise Fault(str(terms))
+    return str(terms)
 
 
 def unhurt(subject: Subject) -> str:
     reports, end = subject.testimony
-    tried = [value for kind, value in reports if kind == "try"]
+    attempts = [value for kind, value in reports if kind == "try"]
     outcomes = [value for kind, value in reports if kind == "outcome"]
     faults = [(f"{name}: {problem}", where) for name, problem, where in outcomes if problem]
-    if len(outcomes) < len(tried):
-        faults.append((f"{tried[-1]}: {end}", ""))
+    if len(outcomes) < len(attempts):
+        faults.append((f"{attempts[-1]}: {end}", ""))
     elif end:
         faults.append((end, ""))
     if faults:
-        more = f" (and {len(faults) - 1} more of {len(tried)})" if len(faults) > 1 else ""
+        more = f" (and {len(faults) - 1} more of {len(attempts)})" if len(faults) > 1 else ""
         raise Fault(faults[0][0] + more, faults[0][1])
     return f"{len(outcomes)} hostile texts each got a verdict in under {SECONDS:g} s, none of them correct"
 

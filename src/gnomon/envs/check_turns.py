@@ -28,15 +28,15 @@ def replayed(env: Env, tasks: Sequence[Task]) -> str:
 
 def solved(env: Env, tasks: Sequence[Task]) -> str:
     """The expert solves tasks for one player, and plays for several players without breaking a rule."""
-    taken = 0
+    most = 0
     for index, task in enumerate(tasks):
         whole = well(env, task)
-        taken = max(taken, len(whole.replies))
+        most = max(most, len(whole.replies))
         for player, verdict in enumerate(whole.verdicts):
             if not verdict.correct and (len(whole.verdicts) == 1 or verdict.status is not Status.WRONG):
                 why = verdict.detail or "no reason given"
                 raise Fault(f"its expert, as player {player}, is judged {verdict.status}: {why}", at(index))
-    return f"its expert succeeds in every episode, in at most {taken} of {env.max_turns} turns"
+    return f"its expert succeeds in every episode, in at most {most} of {env.max_turns} turns"
 
 
 def doubled(env: Env, tasks: Sequence[Task]) -> str:
@@ -50,14 +50,14 @@ def doubled(env: Env, tasks: Sequence[Task]) -> str:
 
 def constant(env: Env, tasks: Sequence[Task], most: float) -> str:
     """Plays the expert's first and last replies in every turn. Args: most, fraction that one of them may solve."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for task in tasks[:50]:
         whole = well(env, task)
         if len(whole.verdicts) > 1:
             raise Skip("not applicable to several players: a constant player meets a constant opponent")
-        found.update((whole.replies[0], whole.replies[-1]))
+        counts.update((whole.replies[0], whole.replies[-1]))
     scores = [
-        (sum(judge(env, task, line).correct for task in tasks) / len(tasks), line) for line, _ in found.most_common(10)
+        (sum(judge(env, task, line).correct for task in tasks) / len(tasks), line) for line, _ in counts.most_common(10)
     ]
     share, reply = max(scores)
     summary = f"the best constant reply, {reply!r}, is correct on {share:.1%} of the tasks"

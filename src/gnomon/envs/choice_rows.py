@@ -57,49 +57,49 @@ class ChoiceRows(Dataset):
         super().__post_init__()
         object.__setattr__(self, "gold_is", Gold(self.gold_is))
 
-    def task(self, place: int, row: Row) -> Task:
-        texts, task = self.options_of(row)[1], super().task(place, row)
-        shown = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, texts, strict=False))
+    def task(self, index: int, row: Row) -> Task:
+        texts, task = self.options_of(row)[1], super().task(index, row)
+        choices = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, texts, strict=False))
         last = task.messages[-1]
-        asked = replace(last, content=last.content.replace("{choices}", shown))
+        messages = replace(last, content=last.content.replace("{choices}", choices))
         name = identity("choice", question(self.asked(row)), texts, task.answer)
         return Task(
-            id=task.id if self.id else name, messages=(*task.messages[:-1], asked), answer=task.answer,
+            id=task.id if self.id else name, messages=(*task.messages[:-1], messages), answer=task.answer,
             info={**task.info, "options": texts},
         )  # fmt: skip
 
-    def gold(self, row: Row, place: int) -> str:
+    def gold(self, row: Row, index: int) -> str:
         """The letter of the right option. Raises: ValueError if the row does not say which it is."""
         labels, texts = self.options_of(row)
-        gold = self.column(row, self.answer, place)
+        gold = self.column(row, self.answer, index)
         gold = gold.tolist() if callable(getattr(gold, "tolist", None)) else gold
-        named = self.named(gold, labels, texts)
-        if len(set(named.values())) == 1:
-            return LETTERS[next(iter(named.values()))]
-        if named:
-            found = " and ".join(f"the {kind} of {texts[option]!r:.40}" for kind, option in named.items())
-            raise ValueError(f"the answer {gold!r:.60} is {found}; env.gold_is says which is meant")
+        meanings = self.options_meant(gold, labels, texts)
+        if len(set(meanings.values())) == 1:
+            return LETTERS[next(iter(meanings.values()))]
+        if meanings:
+            readings = " and ".join(f"the {kind} of {texts[option]!r:.40}" for kind, option in meanings.items())
+            raise ValueError(f"the answer {gold!r:.60} is {readings}; env.gold_is says which is meant")
         what = "label, text or index from 0" if self.gold_is is Gold.ANY else self.gold_is.value
         raise ValueError(f"the answer {gold!r:.60} is not the {what} of one of the {len(texts)} options")
 
-    def named(self, gold: Any, labels: list[str], texts: tuple[str, ...]) -> dict[str, int]:
+    def options_meant(self, gold: Any, labels: list[str], texts: tuple[str, ...]) -> dict[str, int]:
         """The options that a reference answer names, by what it is of them."""
         text = str(gold).strip()
         index = int(text) if text.isascii() and text.isdigit() and not isinstance(gold, bool) else -1
         numbered = labels[0].isdigit()
-        found = {
-            "label": [place for place, label in enumerate(labels) if label.casefold() == text.casefold()],
-            "text": [place for place, option in enumerate(texts) if plain(option) == plain(text)],
+        indices = {
+            "label": [i for i, label in enumerate(labels) if label.casefold() == text.casefold()],
+            "text": [i for i, option in enumerate(texts) if plain(option) == plain(text)],
             "index": [index] if 0 <= index < len(texts) and not numbered else [],
         }
         if self.gold_is is Gold.NUMBER:
             return {"number": index - 1} if 1 <= index <= len(texts) else {}
         if self.gold_is is Gold.INDEX:
             return {"index": index} if 0 <= index < len(texts) else {}
-        kinds = found.keys() if self.gold_is is Gold.ANY else {self.gold_is.value}
+        kinds = indices.keys() if self.gold_is is Gold.ANY else {self.gold_is.value}
         if self.gold_is is Gold.ANY and isinstance(gold, int) and not numbered:
             kinds = {"index"}
-        return {kind: found[kind][0] for kind in sorted(kinds) if len(found[kind]) == 1}
+        return {kind: indices[kind][0] for kind in sorted(kinds) if len(indices[kind]) == 1}
 
     def options_of(self, row: Row) -> tuple[list[str], tuple[str, ...]]:
         """Labels and texts of the options of a row. Raises: ValueError if it has none."""

@@ -33,7 +33,7 @@ class Code(UnitTests, SingleTurn):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}")
 
     def make(self, rng: random.Random) -> Task:
-        return self.asked(rng, programs.drawn(rng, self.steps, self.hidden))
+        return self.asked(rng, programs.draw_program(rng, self.steps, self.hidden))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one operation removed, changed or added. It has at most max(`steps`, 2) operations."""

@@ -52,22 +52,22 @@ class CodeRows(Dataset):
     def left_out(self) -> Iterator[str]:
         for name in SPLITS if self.apart else ("train",):
             rows = super().rows_of(self.test if name == "test" else self.train)
-            if missing := [place for place, row in enumerate(rows) if unreadable(row.get(self.answer))]:
+            if missing := [i for i, row in enumerate(rows) if unreadable(row.get(self.answer))]:
                 yield f"The {name} rows leave out {len(missing)} whose tests cannot be read: {numbered(missing)}."
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         return tuple(row for row in super().rows_of(split) if not unreadable(row.get(self.answer)))
 
-    def task(self, place: int, row: Row) -> Task:
-        tests, task = cases(row[self.answer]), super().task(place, row)
-        shown = "\n".join(map(str, row[self.answer][: self.shown])) if tests["call"] else ""
+    def task(self, index: int, row: Row) -> Task:
+        tests, task = cases(row[self.answer]), super().task(index, row)
+        examples = "\n".join(map(str, row[self.answer][: self.shown])) if tests["call"] else ""
         last = task.messages[-1]
-        asked = replace(last, content=last.content.replace("{shown}", shown))
+        asked = replace(last, content=last.content.replace("{shown}", examples))
         program = row.get(self.solved, "") if self.solved else ""
         info = {**task.info, "program": program}
         return Task(id=task.id, messages=(*task.messages[:-1], asked), answer=tests, info=info)
 
-    def gold(self, row: Row, place: int) -> Any:
+    def gold(self, row: Row, index: int) -> Any:
         return repr(cases(row[self.answer]))
 
     def require_gold(self, gold: Any) -> None:

@@ -23,11 +23,11 @@ def cases(tests: Any) -> dict[str, Any]:
         return script(tests)
     if not isinstance(tests, list | tuple) or not tests:
         raise ValueError("there are no tests")
-    found = [asserted(str(line)) for line in tests]
-    names = {name for name, _, _ in found}
+    calls = [asserted(str(line)) for line in tests]
+    names = {name for name, _, _ in calls}
     if len(names) != 1:
         raise ValueError(f"the tests call {len(names)} functions")
-    return {"call": names.pop(), "cases": [[inputs, output] for _, inputs, output in found]}
+    return {"call": names.pop(), "cases": [[inputs, output] for _, inputs, output in calls]}
 
 
 def unreadable(tests: Any) -> bool:

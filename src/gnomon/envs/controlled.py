@@ -22,7 +22,7 @@ from gnomon.verifiers.controls import (
     Taste,
     WrongLabel,
 )  # fmt: skip
-from gnomon.verifiers.proxy import held
+from gnomon.verifiers.proxy import cached_model
 
 __all__ = ["CONTROLS", "Controlled"]
 
@@ -115,7 +115,7 @@ CONTROLS: dict[str, Callable[[Controlled], Control]] = {
     "wrong_label": lambda it: WrongLabel(of=it.env),
     "noisy": lambda it: Noisy(of=it.env, seed=it.draw, false_positive=it.share, false_negative=it.share),
     "structured": lambda it: Structured(of=it.env, seed=it.draw, share=it.share),
-    "proxy": lambda it: Scored(of=it.env, score=held(it.model)),
+    "proxy": lambda it: Scored(of=it.env, score=cached_model(it.model)),
     "taste": lambda it: Taste(of=it.env, text=it.text, weight=it.weight, most=it.most),
 }
 """By name, from the environment and its options."""

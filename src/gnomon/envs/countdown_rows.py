@@ -36,18 +36,18 @@ class CountdownRows(Dataset):
             for row in super().rows_of(split)
         )
 
-    def task(self, place: int, row: Row) -> Task:
+    def task(self, index: int, row: Row) -> Task:
         numbers = [int(word) for word in str(row[self.prompt]).partition(":")[0].split()]
-        target = int(self.gold(row, place))
+        target = int(self.gold(row, index))
         text = self.template.replace("{target}", str(target)).replace("{numbers}", ", ".join(map(str, numbers)))
         return Task(
             id=identity("countdown", numbers, target), messages=user(text), answer=target,
-            info={"row": place, "numbers": numbers},
+            info={"row": index, "numbers": numbers},
         )  # fmt: skip
 
-    def gold(self, row: Row, place: int) -> str:
+    def gold(self, row: Row, index: int) -> str:
         """The target as text. Raises: ValueError if it is not a whole number."""
-        return str(int(super().gold(row, place)))
+        return str(int(super().gold(row, index)))
 
     def check(self, task: Task, answer: str) -> float:
         expression = evaluate(answer)
@@ -58,10 +58,10 @@ class CountdownRows(Dataset):
 
     def solution(self, task: Task) -> str:
         """Raises: ValueError if no expression has the value."""
-        found = solve(task.info["numbers"], task.answer)
-        if found is None:
+        expression = solve(task.info["numbers"], task.answer)
+        if expression is None:
             raise ValueError(f"no expression of {task.info['numbers']} has the value {task.answer}")
-        return found
+        return expression
 
 
 def listed(row: Row, numbers: str, target: str) -> str:

@@ -32,7 +32,7 @@ from gnomon.envs.row_checks import (
     refuse_unmarked,
     repeated,
 )
-from gnomon.envs.rows import Row, content_hash, is_file, located, read, stamp
+from gnomon.envs.rows import Row, content_hash, is_file, located, read_rows, stamp
 from gnomon.envs.wording import EXAMPLE
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
@@ -109,10 +109,10 @@ class Dataset(SingleTurn):
         """SHA-256 of the rows from a hub data set, by option."""
         if is_file(located(self.path)) or Path(self.path).is_dir():
             return {}
-        named = {"path": self.rows_of(self.train)}
+        sources = {"path": self.rows_of(self.train)}
         if self.apart and not is_file(self.test):
-            named["test"] = self.rows_of(self.test)
-        return {option: content_hash(rows) for option, rows in named.items()}
+            sources["test"] = self.rows_of(self.test)
+        return {option: content_hash(rows) for option, rows in sources.items()}
 
     @property
     def remarks(self) -> list[str]:
@@ -125,13 +125,13 @@ class Dataset(SingleTurn):
                 "E151", "every held-out question is also a train question", where="env.test",
                 why="env.test='*' holds out every row, so no row is left to train on", fix="env.test=''",
             )  # fmt: skip
-        kept = checked(self, self.stamps)
-        again = (sentence for split in SPLITS for sentence in repeated(self, split, kept[split]))
+        rows = checked(self, self.stamps)
+        again = (sentence for split in SPLITS for sentence in repeated(self, split, rows[split]))
         return [*doubled(self, self.tasks("train")[0]), *again]
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows of `path`, or of one split if it has several."""
-        return read(self.path, split, self.config, self.revision)
+        return read_rows(self.path, split, self.config, self.revision)
 
     @property
     def apart(self) -> bool:
@@ -141,8 +141,8 @@ class Dataset(SingleTurn):
     @property
     def files(self) -> dict[str, str]:
         """The sources of the rows, by option: files, or a folder in the hub's format."""
-        named = {"path": located(self.path), "test": self.test, "ranked": self.ranked}
-        return {option: path for option, path in named.items() if path and (is_file(path) or Path(path).is_dir())}
+        sources = {"path": located(self.path), "test": self.test, "ranked": self.ranked}
+        return {option: path for option, path in sources.items() if path and (is_file(path) or Path(path).is_dir())}
 
     @property
     def stamps(self) -> tuple[tuple[int, int], ...]:
@@ -198,16 +198,19 @@ class Dataset(SingleTurn):
         """The prompt of a task as plain text, one message per line."""
         return "".join(message.content + "\n" for message in self.tasks(split)[index].messages)
 
-    def task(self, place: int, row: Row) -> Task:
+    def task(self, index: int, row: Row) -> Task:
         """The task of a row. Raises: ConfigError E153 for a missing column."""
-        self.column(row, self.prompt, place)
-        written, gold = self.asked(row), self.gold(row, place)
+        self.column(row, self.prompt, index)
+        row_messages, gold = self.asked(row), self.gold(row, index)
         # A row that shows the answer format itself needs no second one.
-        shown = any(self.frame[0] in message.content for message in written if message.role != "assistant")
-        template = EXAMPLE.sub("", self.template) if shown else self.template
-        messages = (*written[:-1], replace(written[-1], content=template.replace("{prompt}", written[-1].content)))
-        own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(written), gold)
-        return Task(id=own, messages=messages, answer=gold, info={"row": place})
+        has_format = any(self.frame[0] in message.content for message in row_messages if message.role != "assistant")
+        template = EXAMPLE.sub("", self.template) if has_format else self.template
+        messages = (
+            *row_messages[:-1],
+            replace(row_messages[-1], content=template.replace("{prompt}", row_messages[-1].content)),
+        )
+        own = str(self.column(row, self.id, index)) if self.id else identity("dataset", question(row_messages), gold)
+        return Task(id=own, messages=messages, answer=gold, info={"row": index})
 
     def asked(self, row: Row) -> tuple[Message, ...]:
         """The question of a row. Raises: as `messages_of` and `images_of`."""
@@ -223,9 +226,9 @@ class Dataset(SingleTurn):
         # `task` has inserted the question into the template.
         return replace(task, messages=self.hinted(task.messages))
 
-    def gold(self, row: Row, place: int) -> Any:
+    def gold(self, row: Row, index: int) -> Any:
         """The reference answer or answers of a row. Raises: ValueError for a missing value."""
-        gold = self.column(row, self.answer, place)
+        gold = self.column(row, self.answer, index)
         if self.after and isinstance(gold, str):
             gold = gold.rpartition(self.after)[2].strip()
         return reference(gold)
@@ -236,11 +239,11 @@ class Dataset(SingleTurn):
         verifier.require_gold(gold)
         require_earnable(self, verifier.correct_text(gold))
 
-    def column(self, row: Row, name: str, place: int) -> Any:
+    def column(self, row: Row, name: str, index: int) -> Any:
         if row.get(name) is None:
             what = f"the column {name!r} is empty" if name in row else f"the data set has no column {name!r}"
             raise ConfigError(
-                "E153", what, where=f"{self.path}, row {place}", why=f"its columns are {', '.join(row)}",
+                "E153", what, where=f"{self.path}, row {index}", why=f"its columns are {', '.join(row)}",
                 fix="name one of these columns, or fill it in this row",
             )  # fmt: skip
         return row[name]
@@ -275,7 +278,7 @@ class Rows(Sequence[Task]):
         if not self.env.shots:
             return task
         train = self if self.split == "train" else self.env.tasks("train")
-        every = (train.plain(place) for place in range(len(train.rows)))
+        every = (train.plain(i) for i in range(len(train.rows)))
         examples = list(islice((example for example in every if example.id != task.id), self.env.shots))
         return exemplified(self.env, task, examples)
 
@@ -299,52 +302,52 @@ def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Plac
     """The rows of both splits, in the order of their files, after every check. Args: stamps: as of `rows_of`."""
     rows = list(enumerate(env.rows_of(env.train)))
     refuse_empty(env, env.path, rows)
-    asked = questions(env, env.path, rows)
+    keys = questions(env, env.path, rows)
     parts: dict[str, Placed] = {name: [] for name in SPLITS}
     names: dict[str, list[tuple[str, int]]] = {name: [] for name in SPLITS}
-    for name, (place, row) in zip(asked, rows, strict=True):
-        split = "train" if env.test else side(env, row, place) or split_of(name)
-        parts[split].append((place, row))
-        names[split].append((name, place))
+    for name, (index, row) in zip(keys, rows, strict=True):
+        split = "train" if env.test else side(env, row, index) or split_of(name)
+        parts[split].append((index, row))
+        names[split].append((name, index))
     if env.apart:
-        named = not is_file(env.path) and not is_file(env.test)
-        parts["test"] = list(enumerate(env.rows_of(env.test) if named else read(env.test)))
+        from_hub = not is_file(env.path) and not is_file(env.test)
+        parts["test"] = list(enumerate(env.rows_of(env.test) if from_hub else read_rows(env.test)))
         refuse_empty(env, env.source("test"), parts["test"])
-        asked = questions(env, env.source("test"), parts["test"])
-        names["test"] = [(name, place) for name, (place, _) in zip(asked, parts["test"], strict=True)]
+        keys = questions(env, env.source("test"), parts["test"])
+        names["test"] = [(name, index) for name, (index, _) in zip(keys, parts["test"], strict=True)]
     refuse_overlap(env, names)
     refuse_unmarked(env, parts)
-    kept = {"train": chosen(env, parts["train"]), "test": parts["test"]}
+    selected = {"train": select_rows(env, parts["train"]), "test": parts["test"]}
     sources: dict[str, Placed] = {}
     for split in SPLITS:
-        sources[env.source(split)] = sorted(sources.get(env.source(split), []) + kept[split], key=itemgetter(0))
+        sources[env.source(split)] = sorted(sources.get(env.source(split), []) + selected[split], key=itemgetter(0))
     for source, some in sources.items():
         refuse_unreadable(env, source, some)
-    return kept if env.test != EVERY else {**kept, "test": kept["train"]}
+    return selected if env.test != EVERY else {**selected, "test": selected["train"]}
 
 
-def side(env: Dataset, row: Row, place: int) -> str:
+def side(env: Dataset, row: Row, index: int) -> str:
     """The split that a row states; empty if it states none. Raises: ConfigError E154 for another value."""
-    stated = env.column(row, env.split, place) if env.split else ""
-    if stated not in ("", *SPLITS):
-        why = f"the column {env.split!r} is {stated!r} but must be train or test"
-        raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {place}", why=why)
-    return str(stated)
+    split = env.column(row, env.split, index) if env.split else ""
+    if split not in ("", *SPLITS):
+        why = f"the column {env.split!r} is {split!r} but must be train or test"
+        raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {index}", why=why)
+    return str(split)
 
 
-def chosen(env: Dataset, rows: Placed) -> Placed:
+def select_rows(env: Dataset, rows: Placed) -> Placed:
     """The train rows selected by the options. Raises: ConfigError E155 for a row that does not exist."""
     if env.rows:
         there = dict(rows)
-        if missing := [place for place in env.rows if place not in there]:
+        if missing := [index for index in env.rows if index not in there]:
             raise ConfigError(
                 "E155", f"train row {missing[0]} does not exist", where="env.rows",
                 why=f"{env.path} has {len(rows)} train rows", fix=f"env.rows=[{next(iter(there), 0)}]",
             )  # fmt: skip
-        rows = [(place, there[place]) for place in env.rows]
+        rows = [(index, there[index]) for index in env.rows]
     for name, values in env.where.items():
         texts = {str(value) for value in values}  # Every value of a CSV file is text.
-        cells = [env.column(row, name, place) for place, row in rows]
+        cells = [env.column(row, name, index) for index, row in rows]
         rows = [row for row, cell in zip(rows, cells, strict=True) if cell in values or cell in texts]
         if not rows:
             why = f"no train row has one of the values {', '.join(map(repr, values))} in the column {name!r}"
@@ -352,7 +355,7 @@ def chosen(env: Dataset, rows: Placed) -> Placed:
             fix = f"choose among the values of the column: env.where={{{name}=[{known}]}}"
             raise ConfigError("E155", "the data set has no train rows", where="env.where", why=why, fix=fix)
     if env.ranked:
-        by_id = {env.task(place, row).id: (place, row) for place, row in rows}
+        by_id = {env.task(index, row).id: (index, row) for index, row in rows}
         rows = [by_id[name] for name in ranking(env.ranked) if name in by_id]
         if not rows:
             raise ConfigError(
@@ -379,7 +382,7 @@ def judge_of(env: Dataset) -> Answered:
     """The verifier of a data set. Raises: ConfigError E156 if no verifier has that name."""
     options = tuple(sorted((key, tuple(v) if isinstance(v, list) else v) for key, v in env.options.items()))
     slot = (("strictness", env.strictness), ("correct", env.correct), ("format", env.format), ("gate", env.gate))
-    return built(env.verifier, (*slot, *options))
+    return verifier_of(env.verifier, (*slot, *options))
 
 
 SHIPPED = {
@@ -391,14 +394,14 @@ SHIPPED = {
 
 
 @lru_cache(maxsize=64)
-def built(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
+def verifier_of(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
     module, colon, attribute = name.partition(":")
     if not colon and name not in SHIPPED:
-        known = find_spec(f"gnomon.verifiers.{name}") if name.isidentifier() else None
+        spec = find_spec(f"gnomon.verifiers.{name}") if name.isidentifier() else None
         near = difflib.get_close_matches(name, SHIPPED, 1)
         raise ConfigError(
             "E156",
-            f"the verifier {name!r} cannot judge a data set" if known else f"there is no verifier {name!r}",
+            f"the verifier {name!r} cannot judge a data set" if spec else f"there is no verifier {name!r}",
             where="env.verifier",
             why=f"{', '.join(sorted(SHIPPED))} and package.module:Class compare an answer with a reference answer",
             fix="env=gnomon.envs.choice_rows:ChoiceRows, without env.verifier"

@@ -111,10 +111,10 @@ def interrupted(env: Env, task: Task, reply: str, after: int) -> Verdict:
 
 def expert(env: Env) -> Callable[[Task, Episode], str]:
     """The environment's expert: (task, episode) to the next reply. Raises: Fault if there is none."""
-    found = offers.expert(env)
-    if found is None:
+    player = offers.expert(env)
+    if player is None:
         raise Fault("it has no expert")
-    return found
+    return player
 
 
 def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Episode, int], str]]:
@@ -133,13 +133,13 @@ def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Epi
 
 def slow(env: MultiTurn, rng: random.Random) -> Callable[[Episode, int], str]:
     """A player that uses all its retries on illegal actions, then acts at random."""
-    spent: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
 
     def say(episode: Episode, turn: int) -> str:
         assert isinstance(episode, Playing)
         player = episode.ask.player
-        spent[player] += 1
-        return "" if spent[player] <= env.retries else legal(episode, rng)
+        counts[player] += 1
+        return "" if counts[player] <= env.retries else legal(episode, rng)
 
     return say
 

@@ -36,11 +36,11 @@ def _joined(parts: list[tuple[Fraction, str]], target: Fraction) -> str | None:
         return (text[1:-1] if text.startswith("(") else text) if value == target else None
     for one, other in permutations(range(len(parts)), 2):
         (a, x), (b, y) = parts[one], parts[other]
-        rest = [part for place, part in enumerate(parts) if place not in (one, other)]
+        rest = [part for i, part in enumerate(parts) if i not in (one, other)]
         values = {"-": a - b, "/": a / b if b else None}
         if one < other:
             values |= {"+": a + b, "*": a * b}
         for sign, result in values.items():
-            if result is not None and (found := _joined([*rest, (result, f"({x}{sign}{y})")], target)):
-                return found
+            if result is not None and (solution := _joined([*rest, (result, f"({x}{sign}{y})")], target)):
+                return solution
     return None

@@ -52,9 +52,9 @@ def require_earnable(env: Dataset, text: str) -> None:
     """See that a reply with this reference answer in its slot has that answer. Raises: ValueError."""
     if "<" not in text and len(text) <= MAX_SLOT:
         return
-    found = env.extract(env.framed(text))
-    if found.text is None:
-        raise ValueError(f"no reply can match the answer {text!r:.60}: {found.detail or found.status}")
+    extraction = env.extract(env.framed(text))
+    if extraction.text is None:
+        raise ValueError(f"no reply can match the answer {text!r:.60}: {extraction.detail or extraction.status}")
 
 
 def refuse_unreadable(env: Dataset, source: str, rows: Placed) -> None:
@@ -63,22 +63,22 @@ def refuse_unreadable(env: Dataset, source: str, rows: Placed) -> None:
     Args: source: of the rows, for the error.
     """
     problems, readable = list[tuple[int, Exception]](), set[str]()
-    for place, row in rows:
+    for index, row in rows:
         try:
-            if (text := repr(gold := env.gold(row, place))) not in readable:
+            if (text := repr(gold := env.gold(row, index))) not in readable:
                 env.require_gold(gold)
                 readable.add(text)
         except ConfigError:
             raise
         except Exception as error:  # A verifier of the user's may raise anything.
-            problems.append((place, error))
+            problems.append((index, error))
     if problems:
-        place, first = problems[0]
+        index, first = problems[0]
         why = str(first) if isinstance(first, ValueError) else f"{type(first).__name__}: {first}"
         raise ConfigError(
             "E153", f"the verifier {env.verifier!r} cannot read {len(problems)} of {len(rows)} reference answers",
-            where=f"{source}, column {env.answer!r}, {numbered([place for place, _ in problems])}",
-            why=f"row {place}: {why}", fix=next(remedies(env, rows), "correct or remove these rows"),
+            where=f"{source}, column {env.answer!r}, {numbered([index for index, _ in problems])}",
+            why=f"row {index}: {why}", fix=next(remedies(env, rows), "correct or remove these rows"),
         )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def remedies(env: Dataset, rows: Placed) -> Iterator[str]:
 def reads(env: Dataset, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
     """Whether the verifier of a data set reads all reference answers."""
     try:
-        for place, row in rows:
-            env.require_gold(env.gold(row, place))
+        for index, row in rows:
+            env.require_gold(env.gold(row, index))
     except (ValueError, GnomonError):
         return False
     return True

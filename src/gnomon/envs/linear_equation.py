@@ -22,15 +22,15 @@ class LinearEquation(SingleTurn):
         a = rng.randint(2, 9)
         b = rng.choice([n for n in range(-20, 21) if n]) if self.level > 1 else 0
         d = rng.choice([n for n in range(2, 10) if n != a]) if self.level > 2 else 0
-        return asked(a, b, d, rng.randint(-self.largest, self.largest))
+        return task_of(a, b, d, rng.randint(-self.largest, self.largest))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one number drawn again. The constant on the right changes so that x is a whole number."""
         other = self.make(rng).info["numbers"]
-        kept = list(task.info["numbers"])
-        place = rng.randrange(4)
-        kept[place] = other[place]
-        return asked(*kept) if kept[0] != kept[2] else task
+        numbers = list(task.info["numbers"])
+        i = rng.randrange(4)
+        numbers[i] = other[i]
+        return task_of(*numbers) if numbers[0] != numbers[2] else task
 
     def check(self, task: Task, answer: str) -> bool:
         return integer(answer.removeprefix("x =").removeprefix("x=").strip()) == int(task.answer)
@@ -39,7 +39,7 @@ class LinearEquation(SingleTurn):
         return str(task.answer)
 
 
-def asked(a: int, b: int, d: int, x: int) -> Task:
+def task_of(a: int, b: int, d: int, x: int) -> Task:
     """The task ax + b = dx + c, with c computed from x."""
     text = f"{side(a, b)} = {side(d, (a - d) * x + b)}"
     prompt, info = f"Solve {text}. {SLOT}", {"equation": text, "numbers": (a, b, d, x)}

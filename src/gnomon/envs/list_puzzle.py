@@ -21,13 +21,13 @@ class ListPuzzle(SingleTurn):
 
     def make(self, rng: random.Random) -> Task:
         numbers = [rng.randint(0, self.largest) for _ in range(rng.randint(*self.length))]
-        return asked(rng.choice(self.kinds), numbers)
+        return task_of(rng.choice(self.kinds), numbers)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one number of the list changed."""
         numbers = list(task.info["numbers"])
         numbers[rng.randrange(len(numbers))] = rng.randint(0, self.largest)
-        return asked(task.info["kind"], numbers)
+        return task_of(task.info["kind"], numbers)
 
     def check(self, task: Task, answer: str) -> bool:
         numbers = [integer(word) for word in answer.replace(",", " ").split()]
@@ -39,12 +39,12 @@ class ListPuzzle(SingleTurn):
         return " ".join(map(str, task.answer))
 
 
-def asked(kind: str, numbers: list[int]) -> Task:
-    shown = " ".join(map(str, numbers))
+def task_of(kind: str, numbers: list[int]) -> Task:
+    text = " ".join(map(str, numbers))
     ask, answer = {
-        "sort": (f"Sort {shown}.", sorted(numbers)),
-        "reverse": (f"Reverse {shown}.", numbers[::-1]),
-        "count": (f"How many above {numbers[0]} in {shown}?", [sum(number > numbers[0] for number in numbers)]),
+        "sort": (f"Sort {text}.", sorted(numbers)),
+        "reverse": (f"Reverse {text}.", numbers[::-1]),
+        "count": (f"How many above {numbers[0]} in {text}?", [sum(number > numbers[0] for number in numbers)]),
     }[kind]
     return Task(
         id=identity("list_puzzle", kind, numbers), messages=user(f"{ask} {SLOT}"), answer=answer,

@@ -27,14 +27,14 @@ class Mastermind(MultiTurn):
         return Task(id=identity("mastermind", code, deal), messages=user(prompt), answer=code, info={"deal": deal})
 
     def play(self, task: Task, rng: random.Random) -> Play:
-        seen: tuple[tuple[str, tuple[int, int]], ...] = ()
+        history: tuple[tuple[str, tuple[int, int]], ...] = ()
         text = ""
         for _ in range(self.guesses):
-            guess = yield Ask(text=text, legal=codes(self.length, self.digits), state=seen)
+            guess = yield Ask(text=text, legal=codes(self.length, self.digits), state=history)
             if guess == task.answer:
                 return [1.0]
-            placed, misplaced = marks(guess, task.answer)
-            text, seen = f"{placed} placed, {misplaced} misplaced", (*seen, (guess, (placed, misplaced)))
+            exact, misplaced = marks(guess, task.answer)
+            text, history = f"{exact} placed, {misplaced} misplaced", (*history, (guess, (exact, misplaced)))
         return [0.0]
 
     @property
@@ -54,5 +54,5 @@ def codes(length: int, digits: int) -> tuple[str, ...]:
 
 def marks(guess: str, code: str) -> tuple[int, int]:
     """Number of digits in the right place, and number of other digits that occur elsewhere in the code."""
-    placed = sum(a == b for a, b in zip(guess, code, strict=True))
-    return placed, (Counter(guess) & Counter(code)).total() - placed
+    exact = sum(a == b for a, b in zip(guess, code, strict=True))
+    return exact, (Counter(guess) & Counter(code)).total() - exact

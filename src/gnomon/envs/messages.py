@@ -65,7 +65,7 @@ def messages_of(value: Any, folder: Path | None = None) -> tuple[Message, ...]:
         return (Message(role="user", content=text_of(value)),)
     if not value:
         raise ValueError("it is empty")
-    return tuple(message_of(each, place, folder) for place, each in enumerate(value))
+    return tuple(message_of(each, i, folder) for i, each in enumerate(value))
 
 
 def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -73,25 +73,25 @@ def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
 
 
-def message_of(value: Any, place: int, folder: Path | None = None) -> Message:
+def message_of(value: Any, index: int, folder: Path | None = None) -> Message:
     """One message. Args: place: its index, for the error; folder: as of `messages_of`. Raises: as `messages_of`."""
     if isinstance(value, Message):
         return value
     if not isinstance(value, Mapping):
-        raise ValueError(f"message {place} must be a mapping with role and content, not {type(value).__name__}")
+        raise ValueError(f"message {index} must be a mapping with role and content, not {type(value).__name__}")
     who, what = ("from", "value") if "from" in value and "value" in value else ("role", "content")
     if missing := [key for key in (who, what) if key not in value]:
-        raise ValueError(f"message {place} has no {missing[0]!r}; its keys are {', '.join(map(str, value))}")
+        raise ValueError(f"message {index} has no {missing[0]!r}; its keys are {', '.join(map(str, value))}")
     role = value[who]
     if not isinstance(role, str) or not role.strip():
-        raise ValueError(f"the {who} of message {place} is {role!r:.60} and must be the name of a role")
+        raise ValueError(f"the {who} of message {index} is {role!r:.60} and must be the name of a role")
     if value.get("tool_calls"):
-        raise ValueError(f"message {place} has tool_calls, and a prompt is text")
+        raise ValueError(f"message {index} has tool_calls, and a prompt is text")
     images: list[Image] = []
 
     def image(part: Any) -> str:
         if folder is None or not (isinstance(part, Mapping) and part.get("type") in PICTURES):
-            return refused(part)
+            return refuse_content(part)
         images.extend(images_of(part.get("image", part.get("image_url")), folder))
         return ""
 
@@ -99,7 +99,7 @@ def message_of(value: Any, place: int, folder: Path | None = None) -> Message:
         text = text_of(value[what], image)
         return Message(role=ROLES.get(role, role), content=text, images=tuple(images))
     except ValueError as error:
-        raise ValueError(f"message {place}: {error}") from error
+        raise ValueError(f"message {index}: {error}") from error
 
 
 def images_of(value: Any, folder: Path) -> tuple[Image, ...]:
@@ -126,13 +126,13 @@ def images_of(value: Any, folder: Path) -> tuple[Image, ...]:
     return (Image.read(folder / value),)
 
 
-def refused(value: Any) -> str:
+def refuse_content(value: Any) -> str:
     """Raises: ValueError, always."""
     kind = value.get("type") if isinstance(value, Mapping) else None
     raise ValueError(f"its content has a part of the type {kind!r}" if kind else f"its content is {value!r:.60}")
 
 
-def text_of(content: Any, other: Callable[[Any], str] = refused) -> str:
+def text_of(content: Any, other: Callable[[Any], str] = refuse_content) -> str:
     """The text of a content: a text, a number, or a list of parts.
 
     Args: other: returns the text of a part that is not text.

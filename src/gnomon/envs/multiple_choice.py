@@ -35,11 +35,11 @@ class MultipleChoice(SingleTurn):
         slips = [value + slip for slip in (1, -1, 2, -2, 10, -10, b, -b, 20, -20)]
         slips += [a + b, a - b, a * b, int(str(abs(value))[::-1])]
         wrong = rng.sample(sorted(set(slips) - {value}), self.options - 1)
-        place = rng.randrange(self.options)
-        shown = " ".join(f"{x} {n}" for x, n in zip(LETTERS, [*wrong[:place], value, *wrong[place:]], strict=False))
-        prompt, info = f"{a} {sign} {b}? {shown} {SLOT}", {"question": (a, sign, b), "options": self.options}
-        name = identity("multiple_choice", a, sign, b, shown, family=(a, sign, b))
-        return Task(id=name, messages=user(prompt), answer=LETTERS[place], info=info)
+        i = rng.randrange(self.options)
+        choices = " ".join(f"{x} {n}" for x, n in zip(LETTERS, [*wrong[:i], value, *wrong[i:]], strict=False))
+        prompt, info = f"{a} {sign} {b}? {choices} {SLOT}", {"question": (a, sign, b), "options": self.options}
+        name = identity("multiple_choice", a, sign, b, choices, family=(a, sign, b))
+        return Task(id=name, messages=user(prompt), answer=LETTERS[i], info=info)
 
     def check(self, task: Task, answer: str) -> bool:
         if len(answer) != 1 or answer.upper() not in LETTERS[: task.info["options"]]:

@@ -19,14 +19,14 @@ class NumberWords(SingleTurn):
     """1 to 6."""
 
     def make(self, rng: random.Random) -> Task:
-        return asked(rng.randrange(10 ** rng.randint(1, self.digits)))
+        return task_of(rng.randrange(10 ** rng.randint(1, self.digits)))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one digit changed, removed or inserted."""
         text = str(task.info["number"])
         at, new = rng.randrange(len(text)), str(rng.randrange(10))
         near = [text[:at] + new + text[at + 1 :], text[:at] + text[at + 1 :], text[:at] + new + text[at:]]
-        return asked(int(rng.choice([digits for digits in near if 0 < len(digits) <= self.digits])))
+        return task_of(int(rng.choice([digits for digits in near if 0 < len(digits) <= self.digits])))
 
     def check(self, task: Task, answer: str) -> bool:
         if not answer.replace("-", "").replace(" ", "").isalpha():
@@ -37,7 +37,7 @@ class NumberWords(SingleTurn):
         return str(task.answer)
 
 
-def asked(number: int) -> Task:
+def task_of(number: int) -> Task:
     prompt, info = f"Write {number} in words. {SLOT}", {"number": number}
     return Task(id=identity("number_words", number), messages=user(prompt), answer=words(number), info=info)
 

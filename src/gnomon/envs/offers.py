@@ -194,7 +194,7 @@ class Respelled(Protocol):
 
 def players(env: object) -> int:
     """Number of players in an episode; 1 by default."""
-    value = offered(env, "players", int, "a whole number")
+    value = attribute_of(env, "players", int, "a whole number")
     if value is None:
         return 1
     if isinstance(value, bool) or value < 1:
@@ -220,7 +220,7 @@ def remarks(env: object) -> tuple[str, ...]:
 
 def prices(env: object) -> tuple[Price, ...] | None:
     """The declared prices; None if the environment declares none."""
-    return None if offered(env, "prices", object, "") is None else each(env, "prices", Price)
+    return None if attribute_of(env, "prices", object, "") is None else each(env, "prices", Price)
 
 
 def files(env: object) -> Mapping[str, str]:
@@ -232,31 +232,31 @@ def contents(env: object) -> Mapping[str, str]:
 
 
 def spec(env: object) -> Mapping[str, Any] | None:
-    return offered(env, "spec", Mapping, "a mapping")  # type: ignore[type-abstract]
+    return attribute_of(env, "spec", Mapping, "a mapping")  # type: ignore[type-abstract]
 
 
 def token_budgets(env: object) -> tuple[int, int] | None:
     """The number of token budgets and the largest of them; None if the environment has none."""
-    found = each(env, "token_budgets", int)
-    if not found:
+    values = each(env, "token_budgets", int)
+    if not values:
         return None
-    if len(found) != 2 or min(found) < 1 or any(isinstance(value, bool) for value in found):
-        raise wrong(env, "token_budgets", found, "two whole numbers of 1 or more: how many budgets, and the largest")
-    return found[0], found[1]
+    if len(values) != 2 or min(values) < 1 or any(isinstance(value, bool) for value in values):
+        raise wrong(env, "token_budgets", values, "two whole numbers of 1 or more: how many budgets, and the largest")
+    return values[0], values[1]
 
 
 def praise(env: object) -> str:
     """The words that a reply should earn; empty if the environment gives no feedback."""
-    return offered(env, "praise", str, "a text") or ""
+    return attribute_of(env, "praise", str, "a text") or ""
 
 
 def reproducible(env: object) -> bool:
-    value = offered(env, "reproducible", bool, "True or False")
+    value = attribute_of(env, "reproducible", bool, "True or False")
     return True if value is None else value
 
 
 def sentinel(env: object) -> Verifier | None:
-    return offered(env, "sentinel", Verifier, "a verifier: it needs reward_range and verify")  # type: ignore[type-abstract]
+    return attribute_of(env, "sentinel", Verifier, "a verifier: it needs reward_range and verify")  # type: ignore[type-abstract]
 
 
 def expert(env: object) -> Callable[[Task, Any], str] | None:
@@ -293,7 +293,7 @@ def require_offers(env: object) -> None:
         reader(env)
 
 
-def offered(env: object, name: str, kind: type[T], expected: str) -> T | None:
+def attribute_of(env: object, name: str, kind: type[T], expected: str) -> T | None:
     """The attribute; None if it is absent. Raises: ConfigError E028 for a wrong type, or if it cannot be read.
 
     A property that raises AttributeError is an error, not an absent attribute.
@@ -312,7 +312,7 @@ def offered(env: object, name: str, kind: type[T], expected: str) -> T | None:
 def each(env: object, name: str, kind: type[T]) -> tuple[T, ...]:
     """A sequence of one type; empty if it is absent."""
     expected = f"a tuple of {kind.__name__}"
-    values: Any = offered(env, name, object, expected)
+    values: Any = attribute_of(env, name, object, expected)
     if values is None:
         return ()
     if not isinstance(values, tuple | list):
@@ -325,7 +325,7 @@ def each(env: object, name: str, kind: type[T]) -> tuple[T, ...]:
 
 def texts(env: object, name: str) -> Mapping[str, str]:
     """A mapping of texts to texts; empty if it is absent."""
-    values = offered(env, name, Mapping, "a mapping of texts")  # type: ignore[type-abstract]
+    values = attribute_of(env, name, Mapping, "a mapping of texts")  # type: ignore[type-abstract]
     for key, value in (values or {}).items():
         if not (isinstance(key, str) and isinstance(value, str)):
             raise wrong(env, name, {key: value}, "a mapping of texts; it holds this")
@@ -333,7 +333,7 @@ def texts(env: object, name: str) -> Mapping[str, str]:
 
 
 def method(env: object, name: str) -> Callable[..., Any] | None:
-    value = offered(env, name, object, "a method")
+    value = attribute_of(env, name, object, "a method")
     if value is None or callable(value):
         return value
     raise wrong(env, name, value, "a method")

@@ -14,14 +14,14 @@ from gnomon.envs import programs
 from gnomon.envs.programs import OPERATIONS, Program
 from gnomon.sandbox import Limits
 
-__all__ = ["LIMITS", "NAME", "Fault", "Package", "bundle", "drawn"]
+__all__ = ["LIMITS", "NAME", "Fault", "Package", "bundle", "draw_package"]
 
 NAME = "pipeline"
 """Of every package. Its function is `solve`."""
 LIMITS = Limits(cpu_seconds=0.25, wall_seconds=5.0, memory_bytes=2**28)
 """Per call. The wall-clock limit is much longer, because the machine may be busy."""
 RANGES = {"steps": (1, 8), "others": (0, 16), "shown": (0, 8), "hidden": (1, programs.BATTERY)}
-"""Smallest and largest value of the numbers that `drawn` takes."""
+"""Smallest and largest value of the numbers that `draw_package` takes."""
 MODULES = {"int": "integers", "list": "lists", "str": "texts"}
 FINDER = '''
 import sys
@@ -102,8 +102,8 @@ class Package:
             order.insert(self.fault.at + 1, order.pop(self.fault.at))
         if self.fault is not None and self.fault.kind == "skipped":
             order.remove(self.fault.at)
-        used = ", ".join(sorted({MODULES[OPERATIONS[place].takes] for place, _ in self.program}))
-        head = f'from {NAME} import {used}\n\n\ndef solve(x):\n    """{capital(programs.words(self.program))}."""\n'
+        imports = ", ".join(sorted({MODULES[OPERATIONS[operation].takes] for operation, _ in self.program}))
+        head = f'from {NAME} import {imports}\n\n\ndef solve(x):\n    """{capital(programs.words(self.program))}."""\n'
         return {
             f"{NAME}/__init__.py": f"from {NAME}.main import solve\n",
             f"{NAME}/main.py": f"{head}{''.join(calls[at] for at in order)}    return x\n",
@@ -119,18 +119,18 @@ class Package:
         return f'{head}{body}\n\nif __name__ == "__main__":\n    unittest.main()\n'
 
 
-def drawn(rng: random.Random, steps: int, others: int, shown: int, tests: int) -> Package:
+def draw_package(rng: random.Random, steps: int, others: int, shown: int, tests: int) -> Package:
     """Draw a faulty package of at most so many steps. So many tests reveal its fault."""
-    found = dict[str, list[Fault]]()
-    while not found:
-        program = programs.drawn(rng, steps, tests)
-        found = faults(program, tests)
-    used = {place for place, _ in program}
-    rest = rng.sample([place for place in range(len(OPERATIONS)) if place not in used], others)
+    faults_by_kind = dict[str, list[Fault]]()
+    while not faults_by_kind:
+        program = programs.draw_program(rng, steps, tests)
+        faults_by_kind = faults(program, tests)
+    operations = {operation for operation, _ in program}
+    rest = rng.sample([operation for operation in range(len(OPERATIONS)) if operation not in operations], others)
     return Package(
         program=program,
-        fault=rng.choice(found[rng.choice(sorted(found))]),
-        others=tuple((place, rng.choice(OPERATIONS[place].ks)) for place in rest),
+        fault=rng.choice(faults_by_kind[rng.choice(sorted(faults_by_kind))]),
+        others=tuple((operation, rng.choice(OPERATIONS[operation].ks)) for operation in rest),
         shown=tuple(programs.other_inputs(rng, program, shown)),
     )
 
@@ -140,16 +140,18 @@ def faults(program: Program, tests: int) -> dict[str, list[Fault]]:
 
     Args: program: one that so many tests distinguish from similar ones (`programs.discerning`).
     """
-    chain, found = programs.kinds(program), list[Fault]()
+    chain, result = programs.kinds(program), list[Fault]()
     for at, own in enumerate(program):
         bodies = [body for body in programs.between(chain[at], chain[at + 1]) if body != own]
-        found += [Fault("number" if body[0] == own[0] else "operation", at, body) for body in bodies]
+        result += [Fault("number" if body[0] == own[0] else "operation", at, body) for body in bodies]
         if len(program) > 1 and chain[at] == chain[at + 1]:
-            found.append(Fault("skipped", at, own))
+            result.append(Fault("skipped", at, own))
         swapped = Fault("swapped", at, own)
         if chain[at : at + 3] == [chain[at]] * 3 and revealed(swapped, program, tests):
-            found.append(swapped)
-    return {kind: [fault for fault in found if fault.kind == kind] for kind in sorted({fault.kind for fault in found})}
+            result.append(swapped)
+    return {
+        kind: [fault for fault in result if fault.kind == kind] for kind in sorted({fault.kind for fault in result})
+    }
 
 
 def revealed(fault: Fault, program: Program, tests: int) -> bool:
@@ -174,8 +176,8 @@ def capital(words: str) -> str:
 
 def bundle(folder: Mapping[str, bytes]) -> str:
     """The package of a folder as one source, which defines `solve`. No other file of the folder is in it."""
-    found = {name: folder[name].decode(errors="replace") for name in sorted(folder) if belongs(name)}
-    return f"FILES = {found!a}\n{FINDER}\nfrom {NAME} import solve\n"
+    files = {name: folder[name].decode(errors="replace") for name in sorted(folder) if belongs(name)}
+    return f"FILES = {files!a}\n{FINDER}\nfrom {NAME} import solve\n"
 
 
 def belongs(name: str) -> bool:

@@ -88,7 +88,7 @@ def explain(verdict: Verdict, write: Write, who: str = "") -> None:
         why = f" (shut by {part.gate})" if shut else ""
         write(f"  {part.name:{width}}  {part.value:g} x {part.weight:g} = {earned:g}{why}")
     if verdict.extracted is not None:
-        place = f" at characters {verdict.span[0]} to {verdict.span[1]}" if verdict.span else ""
-        write(f"  judged {verdict.extracted!r}{place}")
+        span = f" at characters {verdict.span[0]} to {verdict.span[1]}" if verdict.span else ""
+        write(f"  judged {verdict.extracted!r}{span}")
     if verdict.detail:
         write(f"  {verdict.detail}")

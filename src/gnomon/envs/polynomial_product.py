@@ -22,14 +22,14 @@ class PolynomialProduct(SingleTurn):
     """Largest a, and largest absolute value of b."""
 
     def make(self, rng: random.Random) -> Task:
-        return asked([self._factor(rng) for _ in range(self.level + 1)])
+        return task_of([self._factor(rng) for _ in range(self.level + 1)])
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one number of one factor drawn again."""
         factors = list(task.info["factors"])
         at, new = rng.randrange(len(factors)), self._factor(rng)
         factors[at] = rng.choice([(new[0], factors[at][1]), (factors[at][0], new[1])])
-        return asked(factors)
+        return task_of(factors)
 
     def _factor(self, rng: random.Random) -> tuple[int, int]:
         return rng.randint(1, self.largest), rng.choice([n for n in range(-self.largest, self.largest + 1) if n])
@@ -41,16 +41,16 @@ class PolynomialProduct(SingleTurn):
         return str(task.answer)
 
 
-def asked(factors: list[tuple[int, int]]) -> Task:
-    shown = "".join(f"({side(a, b).removeprefix('1') if a == 1 else side(a, b)})" for a, b in factors)
+def task_of(factors: list[tuple[int, int]]) -> Task:
+    product_text = "".join(f"({side(a, b).removeprefix('1') if a == 1 else side(a, b)})" for a, b in factors)
     product = [1]
     for a, b in factors:
         product = [b * low + a * high for low, high in zip([*product, 0], [0, *product], strict=True)]
     name, info = identity("polynomial_product", sorted(factors)), {"factors": factors}
-    return Task(id=name, messages=user(f"Expand {shown}. {SLOT}"), answer=written(product), info=info)
+    return Task(id=name, messages=user(f"Expand {product_text}. {SLOT}"), answer=polynomial_text(product), info=info)
 
 
-def written(coefficients: list[int]) -> str:
+def polynomial_text(coefficients: list[int]) -> str:
     """A polynomial in x as text, its highest power first; the coefficients come lowest first."""
     powers = ["", "x", *(f"x^{power}" for power in range(2, len(coefficients)))]
     terms = [(n, power) for n, power in reversed(list(zip(coefficients, powers, strict=True))) if n]

@@ -26,7 +26,7 @@ __all__ = [
     "between",
     "cases",
     "discerning",
-    "drawn",
+    "draw_program",
     "drawn_input",
     "kinds",
     "longer",
@@ -133,7 +133,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 
-def drawn(rng: random.Random, steps: int, tests: int) -> Program:
+def draw_program(rng: random.Random, steps: int, tests: int) -> Program:
     """Draw a chain of at most `steps` operations that `tests` tests distinguish from similar programs.
 
     Raises: ValueError if none is found.
@@ -141,9 +141,9 @@ def drawn(rng: random.Random, steps: int, tests: int) -> Program:
     for _ in range(1000):
         kind, program = rng.choice(sorted(KINDS)), list[tuple[int, int]]()
         for _ in range(rng.randint(1, steps)):
-            place = rng.choice([at for at, operation in enumerate(OPERATIONS) if operation.takes == kind])
-            program.append((place, rng.choice(OPERATIONS[place].ks)))
-            kind = OPERATIONS[place].gives
+            index = rng.choice([at for at, operation in enumerate(OPERATIONS) if operation.takes == kind])
+            program.append((index, rng.choice(OPERATIONS[index].ks)))
+            kind = OPERATIONS[index].gives
         if discerning(tuple(program), tests):
             return tuple(program)
     raise ValueError(f"{tests} tests distinguish no chain of up to {steps} operations from similar ones")
@@ -155,32 +155,32 @@ def takes(program: Program) -> str:
 
 
 def run(program: Program, value: Any) -> Any:
-    for place, k in program:
-        value = OPERATIONS[place].does(value, k)
+    for index, k in program:
+        value = OPERATIONS[index].does(value, k)
     return value
 
 
 def words(program: Program) -> str:
-    return ", then ".join(OPERATIONS[place].words.format(k=k) for place, k in program)
+    return ", then ".join(OPERATIONS[index].words.format(k=k) for index, k in program)
 
 
 def source(program: Program) -> str:
     """The program as the Python function `solve`."""
-    lines = [f"    x = {OPERATIONS[place].python.replace('{k}', str(k))}" for place, k in program]
+    lines = [f"    x = {OPERATIONS[index].python.replace('{k}', str(k))}" for index, k in program]
     return "\n".join(["def solve(x):", *lines, "    return x"])
 
 
 def kinds(program: Program) -> list[str]:
     """The kinds of value before the first operation, between operations, and after the last."""
-    return [takes(program), *(OPERATIONS[place].gives for place, _ in program)]
+    return [takes(program), *(OPERATIONS[index].gives for index, _ in program)]
 
 
 @cache
 def between(before: str, after: str | None) -> tuple[tuple[int, int], ...]:
     """The operations from one kind to another. Args: after: None for any kind."""
     return tuple(
-        (place, k)
-        for place, operation in enumerate(OPERATIONS)
+        (index, k)
+        for index, operation in enumerate(OPERATIONS)
         if operation.takes == before and after in (operation.gives, None)
         for k in operation.ks
     )
@@ -188,22 +188,22 @@ def between(before: str, after: str | None) -> tuple[tuple[int, int], ...]:
 
 def nearby(program: Program) -> list[Program]:
     """Programs with the same input kind and one operation removed or replaced, or with another number."""
-    chain, found = kinds(program), list[Program]()
+    chain, result = kinds(program), list[Program]()
     for at, own in enumerate(program):
         before, after = chain[at], chain[at + 1] if at + 1 < len(program) else None
         if len(program) > 1 and after in (before, None):
-            found.append((*program[:at], *program[at + 1 :]))
-        found += [(*program[:at], one, *program[at + 1 :]) for one in between(before, after) if one != own]
-    return found
+            result.append((*program[:at], *program[at + 1 :]))
+        result += [(*program[:at], one, *program[at + 1 :]) for one in between(before, after) if one != own]
+    return result
 
 
 def longer(program: Program) -> list[Program]:
     """Programs with the same input kind and one more operation."""
-    chain, found = kinds(program), list[Program]()
+    chain, result = kinds(program), list[Program]()
     for at, before in enumerate(chain):
         after = before if at < len(program) else None
-        found += [(*program[:at], one, *program[at:]) for one in between(before, after)]
-    return found
+        result += [(*program[:at], one, *program[at:]) for one in between(before, after)]
+    return result
 
 
 def drawn_input(rng: random.Random, kind: str, size: int = 1) -> Any:
@@ -218,11 +218,11 @@ def drawn_input(rng: random.Random, kind: str, size: int = 1) -> Any:
 @cache
 def battery(kind: str) -> tuple[Any, ...]:
     """The inputs that decide which programs are equivalent: the edge cases, and others with a fixed seed."""
-    rng, found = Key(0).at("programs", kind=kind).random(), list(EDGES[kind])
-    while len(found) < BATTERY:
-        if (value := drawn_input(rng, kind)) not in found:
-            found.append(value)
-    return tuple(found)
+    rng, inputs = Key(0).at("programs", kind=kind).random(), list(EDGES[kind])
+    while len(inputs) < BATTERY:
+        if (value := drawn_input(rng, kind)) not in inputs:
+            inputs.append(value)
+    return tuple(inputs)
 
 
 def cases(program: Program) -> list[list[Any]]:
@@ -252,18 +252,18 @@ def discerning(program: Program, count: int) -> bool:
     if not (passing := [other for other in longer(program) if fits(other, inputs, expected)]):
         return True
     wide = probes(takes(program))
-    meant = [run(program, value) for value in wide]
-    return all(fits(other, wide, meant) for other in passing)
+    values = [run(program, value) for value in wide]
+    return all(fits(other, wide, values) for other in passing)
 
 
 def fits(program: Program, inputs: Sequence[Any], expected: Sequence[Any]) -> bool:
-    return all(run(program, value) == wanted for value, wanted in zip(inputs, expected, strict=True))
+    return all(run(program, value) == value_expected for value, value_expected in zip(inputs, expected, strict=True))
 
 
 def worded(rng: random.Random, program: Program, examples: int) -> str:
     """The prompt of a program, with example calls that are not among the tests."""
-    shown = other_inputs(rng, program, examples)
-    calls = "".join(f" solve({value!r}) == {run(program, value)!r}." for value in shown)
+    inputs = other_inputs(rng, program, examples)
+    calls = "".join(f" solve({value!r}) == {run(program, value)!r}." for value in inputs)
     return f"solve(x), x {KINDS[takes(program)]}: {words(program)}.{calls}"
 
 

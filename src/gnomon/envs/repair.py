@@ -34,7 +34,7 @@ class Repair(Agent):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}")
 
     def make(self, rng: random.Random) -> Task:
-        package = packages.drawn(rng, self.steps, self.others, self.shown, self.hidden)
+        package = packages.draw_package(rng, self.steps, self.others, self.shown, self.hidden)
         tests = programs.cases(package.program)
         return Task(
             id=identity("repair", package.wording, package.files(), family=tests),

@@ -42,12 +42,12 @@ PROMPTS = 'write text, or messages such as [{"role": "user", "content": "2 + 2?"
 
 def refuse_other_rows(env: Dataset) -> None:
     """Raises: ConfigError E164 for rows whose hash is not that of `sha256`."""
-    for option, known in env.sha256.items():
-        found = content_hash(env.rows_of(env.test if option == "test" else env.train))
-        if found != known:
+    for option, expected in env.sha256.items():
+        digest = content_hash(env.rows_of(env.test if option == "test" else env.train))
+        if digest != expected:
             raise ConfigError(
                 "E164", f"the rows of {option} do not have the hash that env.sha256 states", where=env.path,
-                why=f"their SHA-256 is {found}",
+                why=f"their SHA-256 is {digest}",
                 fix="set env.revision to the commit that had these rows, or change env.sha256",
             )  # fmt: skip
 
@@ -64,7 +64,7 @@ def refuse_empty(env: Dataset, source: str, rows: Placed) -> None:
             fix=" ".join(f"env.{option}={column_like(option, columns)}" for option in absent),
         )  # fmt: skip
     for option, name in required.items():
-        if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
+        if missing := [index for index, row in rows if row.get(name) is None or row[name] == []]:
             like = column_like(option, columns) if len(missing) == len(rows) else name
             raise ConfigError(
                 "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=source,
@@ -80,31 +80,31 @@ def column_like(option: str, columns: Mapping[str, object]) -> str:
 
 def questions(env: Dataset, source: str, rows: Placed) -> list[str]:
     """The identity of the question of every row. Raises: ConfigError E153, with row numbers, for invalid prompts."""
-    found, problems = list[str](), list[tuple[int, ValueError]]()
-    for place, row in rows:
+    result, problems = list[str](), list[tuple[int, ValueError]]()
+    for index, row in rows:
         try:
-            found.append(identity(question(require_prompt(env.asked(row), row[env.prompt]))))
+            result.append(identity(question(require_prompt(env.asked(row), row[env.prompt]))))
         except ValueError as error:
-            problems.append((place, error))
+            problems.append((index, error))
     if problems:
-        place, why = problems[0]
+        index, why = problems[0]
         raise ConfigError(
             "E153", f"{len(problems)} of {len(rows)} prompts are not text or messages of text",
-            where=f"{source}, column {env.prompt!r}, {numbered([place for place, _ in problems])}",
-            why=f"row {place}: {why}", fix=PROMPTS,
+            where=f"{source}, column {env.prompt!r}, {numbered([index for index, _ in problems])}",
+            why=f"row {index}: {why}", fix=PROMPTS,
         )  # fmt: skip
-    return found
+    return result
 
 
 def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
     """Raises: ConfigError E153, with row numbers, if answers lack the marker `after`."""
     for split, rows in parts.items():
-        texts = [(place, row[env.answer]) for place, row in rows if env.after and isinstance(row[env.answer], str)]
+        texts = [(index, row[env.answer]) for index, row in rows if env.after and isinstance(row[env.answer], str)]
         for problem, missing in (
-            (f"have no {env.after!r} in {env.answer!r}", [place for place, text in texts if env.after not in text]),
+            (f"have no {env.after!r} in {env.answer!r}", [index for index, text in texts if env.after not in text]),
             (
                 f"have nothing after {env.after!r} in {env.answer!r}",
-                [place for place, text in texts if not text.rpartition(env.after)[2].strip()],
+                [index for index, text in texts if not text.rpartition(env.after)[2].strip()],
             ),
         ):
             if missing:
@@ -114,43 +114,44 @@ def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
                 )  # fmt: skip
 
 
-def refuse_overlap(env: Dataset, asked: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+def refuse_overlap(env: Dataset, questions: Mapping[str, Sequence[tuple[str, int]]]) -> None:
     """Raises: ConfigError E151, with row numbers, if a question is in both splits.
 
     Args: asked: by split, the identity of every question, with the index of its row.
     """
-    train = dict(reversed(asked["train"]))
-    if both := [(train[name], place) for name, place in asked["test"] if name in train]:
-        shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
+    train = dict(reversed(questions["train"]))
+    if both := [(train[name], index) for name, index in questions["test"] if name in train]:
+        pairs = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
         more = f", and {len(both) - 10} more" if len(both) > 10 else ""
         raise ConfigError(
-            "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=shown + more,
+            "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=pairs + more,
             fix="env.test='', which holds out rows of env.path, or remove these rows from one split",
         )  # fmt: skip
 
 
 def doubled(env: Dataset, task: Task) -> Iterator[str]:
     """A sentence on a prompt that shows the answer format more than once."""
-    asked = [message for message in task.messages if message.role == "system" or message is task.messages[-1]]
-    if (times := "\n".join(message.content for message in asked).count(env.frame[0].strip())) > 1:
+    messages = [message for message in task.messages if message.role == "system" or message is task.messages[-1]]
+    if (times := "\n".join(message.content for message in messages).count(env.frame[0].strip())) > 1:
         yield f"The prompt of a task shows the answer format {times} times; once is enough."
 
 
 def repeated(env: Dataset, split: str, rows: Placed) -> Iterator[str]:
     """Sentences on questions that occur more than once in a split, with the numbers of the rows."""
-    asked: dict[str, Placed] = {}
-    for place, row in rows:
-        asked.setdefault(question(env.asked(row)), []).append((place, row))
+    by_question: dict[str, Placed] = {}
+    for index, row in rows:
+        by_question.setdefault(question(env.asked(row)), []).append((index, row))
     several: dict[str, list[Placed]] = {"with different answers": [], "with the same answer": []}
-    for same in asked.values():
+    for same in by_question.values():
         if len(same) > 1:
-            golds = {repr(env.gold(row, place)) for place, row in same}
+            golds = {repr(env.gold(row, index)) for index, row in same}
             several["with different answers" if len(golds) > 1 else "with the same answer"].append(same)
-    for what, found in several.items():
-        if found:
-            shown = "; ".join(" = ".join(str(place) for place, _ in same[:4]) for same in found[:5])
-            more = f", and {len(found) - 5} more" if len(found) > 5 else ""
-            yield f"The {split} split repeats {len(found)} question{'s' * (len(found) > 1)} {what}: rows {shown}{more}."
+    for what, groups in several.items():
+        if groups:
+            pairs = "; ".join(" = ".join(str(index) for index, _ in same[:4]) for same in groups[:5])
+            more = f", and {len(groups) - 5} more" if len(groups) > 5 else ""
+            count = f"{len(groups)} question{'s' * (len(groups) > 1)}"
+            yield f"The {split} split repeats {count} {what}: rows {pairs}{more}."
 
 
 def question(messages: Sequence[Message]) -> str:
@@ -159,7 +160,7 @@ def question(messages: Sequence[Message]) -> str:
     return "\n".join([*words, *(image.sha256 for message in messages for image in message.images)])
 
 
-def numbered(places: Sequence[int]) -> str:
+def numbered(indices: Sequence[int]) -> str:
     """Rows by their numbers."""
-    shown = ", ".join(map(str, places[:10])) + (f" and {len(places) - 10} more" if len(places) > 10 else "")
-    return f"row{'s' if len(places) > 1 else ''} {shown}"
+    numbers = ", ".join(map(str, indices[:10])) + (f" and {len(indices) - 10} more" if len(indices) > 10 else "")
+    return f"row{'s' if len(indices) > 1 else ''} {numbers}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from gnomon.errors import ConfigError, ResourceError, sibling
 
-__all__ = ["Row", "content_hash", "is_file", "located", "read", "stamp"]
+__all__ = ["Row", "content_hash", "is_file", "located", "read_rows", "stamp"]
 
 Row = Mapping[str, Any]
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
@@ -28,7 +28,7 @@ CONTAINERS = ("data", "rows", "examples", "instances", "items", "questions")
 """Keys under which a JSON object may hold all rows."""
 
 
-def read(path: str, split: str = "", config: str = "", revision: str = "") -> tuple[Row, ...]:
+def read_rows(path: str, split: str = "", config: str = "", revision: str = "") -> tuple[Row, ...]:
     """All rows of a file, a folder or a hub name, in order; `questions` is shipped.
 
     Args: split, config, revision: of a folder or hub name. An empty split is the only one, or "train". Files have none.
@@ -61,12 +61,12 @@ def unpacked(path: str) -> str:
 def stamp(path: str) -> tuple[int, int]:
     """Modification time and size of a file, so that a changed file is read again."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError as error:
         near = sibling(path, lambda path: is_file(path.name))
         fix = f"{near} is a file of rows" if near else "give a path relative to this folder"
         raise unreadable(path, error.strerror or "", fix) from error
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=8)
@@ -130,10 +130,10 @@ def enclosed(path: str, whole: Any) -> Iterator[Row]:
         whole = (
             whole[arrays[0]] if len(arrays) == 1 and all(isinstance(row, dict) for row in whole[arrays[0]]) else [whole]
         )
-    for place, row in enumerate(whole if isinstance(whole, list) else [whole]):
+    for index, row in enumerate(whole if isinstance(whole, list) else [whole]):
         if not isinstance(row, dict):
             why = f"a row must be a JSON object, not {type(row).__name__}"
-            raise unreadable(f"{path}, row {place}", why, f"a row is {EXAMPLE}")
+            raise unreadable(f"{path}, row {index}", why, f"a row is {EXAMPLE}")
         yield row
 
 
@@ -173,14 +173,14 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
     import datasets
 
     try:
-        place = name if Path(name).is_dir() else reached(name, revision)
-        found = datasets.load_dataset(place, config or None, revision=(place == name and revision) or None)
+        source = name if Path(name).is_dir() else reached(name, revision)
+        dataset = datasets.load_dataset(source, config or None, revision=(source == name and revision) or None)
     except Exception as error:  # loaders, downloads and formats raise many types
         raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", other_source(name, revision)) from error
-    wanted = split or ("train" if "train" in found or len(found) != 1 else next(iter(found)))
-    if wanted not in found:
-        raise unreadable(name, f"it has no split {wanted!r}", f"one of {', '.join(map(str, found))}")
-    return tuple(dict(row) for row in found[wanted])
+    chosen_split = split or ("train" if "train" in dataset or len(dataset) != 1 else next(iter(dataset)))
+    if chosen_split not in dataset:
+        raise unreadable(name, f"it has no split {chosen_split!r}", f"one of {', '.join(map(str, dataset))}")
+    return tuple(dict(row) for row in dataset[chosen_split])
 
 
 def reached(name: str, revision: str) -> str:

@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 
-__all__ = ["LESSER", "moved", "surroundings"]
+__all__ = ["LESSER", "changed_names", "surroundings"]
 
 LESSER = frozenset({"loaded modules", "threads", "open files", "warning filters", "decimal context"})
 """State that may change for a good reason, such as a cache or a lazy import."""
@@ -46,6 +46,6 @@ def surroundings() -> dict[str, object]:
     }
 
 
-def moved(before: dict[str, object], after: dict[str, object]) -> list[str]:
+def changed_names(before: dict[str, object], after: dict[str, object]) -> list[str]:
     """Names of the changed state. The variable `_` of `eval` is ignored."""
     return [name for name, value in after.items() if before.get(name) != value]

@@ -143,14 +143,14 @@ class Playing:
         if self._over:
             raise ValueError("the episode is over")
         self._turns += 1
-        player, found = self.ask.player, extract(reply, self.env.strictness)
-        move = found.text or ""
+        player, extraction = self.ask.player, extract(reply, self.env.strictness)
+        move = extraction.text or ""
         if self.ask.legal is not None and (move := move.lower()) not in self.ask.legal:
-            return self._illegal(player, found)
+            return self._illegal(player, extraction)
         try:
             self.ask = self._play.send(move)
         except StopIteration as end:
-            return self._end(end.value, player, found)
+            return self._end(end.value, player, extraction)
         observed = self._observed(user(self.ask.text))
         return Step(messages=observed, done=False, player=self.ask.player, tokens=self.ask.tokens)
 
@@ -163,7 +163,7 @@ class Playing:
         self._asked.add(self.ask.player)
         return self.env.asking(messages) if first else self.env.hinted(messages)
 
-    def _illegal(self, player: int, found: Extraction) -> Step:
+    def _illegal(self, player: int, extraction: Extraction) -> Step:
         if self._retries[player]:
             self._retries[player] -= 1
             legal = self.ask.legal
@@ -171,12 +171,12 @@ class Playing:
             return Step(messages=user(f"No legal move.{moves}"), done=False, player=player, tokens=self.ask.tokens)
         low = self.env.payoffs[0]
         payoffs = [low if at == player else -low / (self.env.players - 1) for at in range(self.env.players)]
-        return self._end(payoffs, player, found, found.status or Status.REJECTED)
+        return self._end(payoffs, player, extraction, extraction.status or Status.REJECTED)
 
     def _end(
-        self, payoffs: Sequence[float | Verdict], player: int, found: Extraction, status: Status | None = None
+        self, payoffs: Sequence[float | Verdict], player: int, extraction: Extraction, status: Status | None = None
     ) -> Step:
-        """The verdicts. Args: player, the last to act, with extraction `found`; status, of an illegal last action."""
+        """The verdicts. Args: player, the last to act, with its `extraction`; status, of an illegal last action."""
         self._over = True
         if len(payoffs) != self.env.players:
             raise ValueError(f"{len(payoffs)} payoffs for {self.env.players} player(s)")
@@ -186,14 +186,14 @@ class Playing:
                 verdicts.append(payoff)
                 continue
             own = status if at == player else None
-            lost = f"player {player} made no legal move" if status else ""
+            reason = f"player {player} made no legal move" if status else ""
             verdicts.append(
                 Verdict(
                     status=own or (Status.CORRECT if payoff > 0 else Status.WRONG),
                     parts=self._parts(payoff),
-                    extracted=found.text if at == player else None,
-                    span=found.span if at == player else None,
-                    detail=(found.detail or "not a legal move") if own else lost,
+                    extracted=extraction.text if at == player else None,
+                    span=extraction.span if at == player else None,
+                    detail=(extraction.detail or "not a legal move") if own else reason,
                 )
             )
         if self.env.praise:
@@ -208,9 +208,9 @@ class Playing:
     def _parts(self, payoff: float) -> tuple[Part, ...]:
         if self.env.players > 1:
             return (Part(name="payoff", value=payoff),)
-        allowed = self.env.max_turns
-        saved = (allowed - self._turns) / max(1, allowed - 1)
+        limit = self.env.max_turns
+        speed = (limit - self._turns) / max(1, limit - 1)
         return (
             Part(name="solved", value=payoff),
-            Part(name="speed", value=saved, weight=self.env.speed, gate="solved"),
+            Part(name="speed", value=speed, weight=self.env.speed, gate="solved"),
         )

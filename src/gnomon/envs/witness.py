@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from gnomon.envs.base import Env
-from gnomon.envs.blame import place, raised
+from gnomon.envs.blame import blamed_line, describe
 from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
 from gnomon.import_path import inherited_path
 from gnomon.types import Task
@@ -80,7 +80,7 @@ def serve(descriptor: int) -> None:
                 channel.send_bytes(packed(message))
             channel.send_bytes(packed(("end", "")))
         except BaseException as error:
-            channel.send_bytes(packed(("end", raised(error))))
+            channel.send_bytes(packed(("end", describe(error))))
 
 
 def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
@@ -99,15 +99,15 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
     every = range(turns(env, longest))
     for entry in hostile():
         name, text = entry.name, entry.text
-        yield from tried(env, longest, name, text, (0, every[-1]))
+        yield from attempts(env, longest, name, text, (0, every[-1]))
         inner = every if len(text) < LONG else (0, every[-1])
-        yield from tried(env, longest, f"{name}, in the slot", slot(text, env), inner)
+        yield from attempts(env, longest, f"{name}, in the slot", slot(text, env), inner)
 
 
-def tried(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) -> Iterator[tuple[str, Any]]:
+def attempts(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) -> Iterator[tuple[str, Any]]:
     for turn in sorted(set(after)):
-        yield "try", (place := form + (f", in turn {turn + 1}" if turn else ""))
-        yield "outcome", (place, *complaint(env, task, reply, turn))
+        yield "try", (label := form + (f", in turn {turn + 1}" if turn else ""))
+        yield "outcome", (label, *complaint(env, task, reply, turn))
 
 
 def waited() -> float:
@@ -124,7 +124,7 @@ def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
     A slow reply is judged once more and the shorter time counts. Time in which this thread had to wait for a processor
     does not count, because the machine may be busy.
     """
-    spent = math.inf
+    seconds = math.inf
     for _ in range(2):
         began = perf_counter() - waited()
         try:
@@ -132,10 +132,10 @@ def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
         except Fault as fault:
             return str(fault), ""
         except BaseException as error:
-            return raised(error), place(error, env)
+            return describe(error), blamed_line(error, env)
         if verdict.correct:
             return "judged correct", ""
-        spent = min(spent, perf_counter() - waited() - began)
-        if spent <= SECONDS:
+        seconds = min(seconds, perf_counter() - waited() - began)
+        if seconds <= SECONDS:
             return "", ""
-    return f"took {spent:.1f} s", ""
+    return f"took {seconds:.1f} s", ""

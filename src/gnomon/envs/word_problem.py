@@ -25,8 +25,10 @@ class WordProblem(SingleTurn):
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with the same beginning and other steps from some step on."""
         name, things, have, steps = task.info["story"]
-        kept = steps[: rng.randrange(len(steps))]
-        return worded(rng, (name, things, have, kept + self._steps(rng, total(have, kept), len(steps) - len(kept))))
+        beginning = steps[: rng.randrange(len(steps))]
+        return worded(
+            rng, (name, things, have, beginning + self._steps(rng, total(have, beginning), len(steps) - len(beginning)))
+        )
 
     def _steps(self, rng: random.Random, have: int, count: int) -> list[tuple[str, int]]:
         steps: list[tuple[str, int]] = []

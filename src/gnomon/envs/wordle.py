@@ -23,18 +23,18 @@ class Wordle(MultiTurn):
     guesses: int = 6
 
     def make(self, rng: random.Random) -> Task:
-        word, deal = rng.choice(drawn(self.seed, self.length, self.pool)), rng.getrandbits(32)
+        word, deal = rng.choice(word_pool(self.seed, self.length, self.pool)), rng.getrandbits(32)
         prompt = f"Word of {self.length} letters. g right, y elsewhere, - absent. {SLOT}"
         return Task(id=identity("wordle", word, deal), messages=user(prompt), answer=word, info={"deal": deal})
 
     def play(self, task: Task, rng: random.Random) -> Play:
-        seen: tuple[tuple[str, str], ...] = ()
+        history: tuple[tuple[str, str], ...] = ()
         for _ in range(self.guesses):
-            text = seen[-1][1] if seen else ""
-            guess = yield Ask(text=text, legal=words(self.length, self.length, 99), state=seen)
+            text = history[-1][1] if history else ""
+            guess = yield Ask(text=text, legal=words(self.length, self.length, 99), state=history)
             if guess == task.answer:
                 return [1.0]
-            seen = (*seen, (guess, marks(guess, task.answer)))
+            history = (*history, (guess, marks(guess, task.answer)))
         return [0.0]
 
     @property
@@ -43,10 +43,10 @@ class Wordle(MultiTurn):
 
     def best(self, task: Task, ask: Ask) -> str:
         """Of the words consistent with all observations, the one that leaves the fewest in the worst case."""
-        every = drawn(self.seed, self.length, self.pool)
+        every = word_pool(self.seed, self.length, self.pool)
         return narrowest(tuple(w for w in every if all(marks(guess, w) == marked for guess, marked in ask.state)))
 
 
 @cache
-def drawn(seed: int, length: int, pool: int) -> tuple[str, ...]:
+def word_pool(seed: int, length: int, pool: int) -> tuple[str, ...]:
     return tuple(Key(seed).at("wordle", length=length).random().sample(words(length, length, 99), pool))

@@ -9,9 +9,9 @@ __all__ = ["marks", "narrowest"]
 
 
 @cache
-def narrowest(left: tuple[str, ...]) -> str:
+def narrowest(candidates: tuple[str, ...]) -> str:
     """The word that leaves the fewest candidates in the worst case."""
-    return min(left, key=lambda guess: max(Counter(marks(guess, word) for word in left).values()))
+    return min(candidates, key=lambda guess: max(Counter(marks(guess, word) for word in candidates).values()))
 
 
 def marks(guess: str, word: str) -> str:

@@ -76,20 +76,20 @@ def export(name: str, folder: Path, dtype: str = "", *, merged: bool = False) ->
     run, step = split_step(name)
     require_free(name, folder)
     with RunReader(run) as reader:
-        saved = load_checkpoint(checkpoint(run, step), ())
+        source = load_checkpoint(checkpoint(run, step), ())
         config, _ = resolve([recorded(run / RECIPE)])
         dtype = chosen_dtype(config, dtype, merged)
         fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
         try:
             fresh.mkdir(parents=True)
-            gap = write_model(reader, config, saved, fresh, dtype, merged)
+            gap = write_model(reader, config, source, fresh, dtype, merged)
             if folder.exists():
                 folder.rmdir()
             fresh.rename(folder)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    return Export(folder=folder, step=saved.step, dtype=dtype, files=sizes, merge_gap=gap)
+    return Export(folder=folder, step=source.step, dtype=dtype, files=sizes, merge_gap=gap)
 
 
 def weights_of(name: str) -> Path:
@@ -146,11 +146,11 @@ def chosen_dtype(config: RunConfig, dtype: str, merged: bool) -> str:
 
 
 def write_model(
-    reader: RunReader, config: RunConfig, saved: Checkpoint, fresh: Path, dtype: str, merged: bool
+    reader: RunReader, config: RunConfig, source: Checkpoint, fresh: Path, dtype: str, merged: bool
 ) -> float | None:
     """Fill the folder. Returns: what merging an adapter changed, in nats."""
     exact = Precision() if merged else Precision.only(getattr(torch, dtype))
-    policy, gap = trained_policy(reader, config, saved.path, exact), None
+    policy, gap = trained_policy(reader, config, source.path, exact), None
     renderer = choose(policy.tokenizer, config.policy.renderer)
     if merged:
         gap = merge(policy, reader, Precision.only(getattr(torch, dtype)))
@@ -168,7 +168,7 @@ def write_model(
     for path in papers(config):
         shutil.copyfile(path, fresh / path.name)
     kind = weights_text(policy, dtype, gap)
-    (fresh / "README.md").write_text(card(reader, config, saved, policy, kind, prompts_text(fresh, renderer)), "utf-8")
+    (fresh / "README.md").write_text(card(reader, config, source, policy, kind, prompts_text(fresh, renderer)), "utf-8")
     return gap
 
 
@@ -259,7 +259,7 @@ def use_text(policy: Policy, config: RunConfig) -> list[str]:
     ]
 
 
-def card(reader: RunReader, config: RunConfig, saved: Checkpoint, policy: Policy, weights: str, prompts: str) -> str:
+def card(reader: RunReader, config: RunConfig, source: Checkpoint, policy: Policy, weights: str, prompts: str) -> str:
     """`README.md`: what was trained on what, how well it does, how to load it, and the recipe that repeats it."""
     recipe, hub = public(config.model_dump()), parsed(config.policy.path)
     env, base = recipe["env"]["type"], hub.repo if hub else recipe["policy"]["path"]
@@ -275,12 +275,12 @@ def card(reader: RunReader, config: RunConfig, saved: Checkpoint, policy: Policy
             f"# {base} trained on {env}",
             "",
             f"A language model trained by reinforcement learning with verifiable rewards: environment `{env}`, "
-            f"objective `{config.objective.type}`, {saved.step} steps of {config.rollout.prompts} prompts × "
+            f"objective `{config.objective.type}`, {source.step} steps of {config.rollout.prompts} prompts × "
             f"{config.rollout.group} rollouts. {weights} The base model's licence applies.",
             "",
             "| held-out tasks | step | " + " | ".join(f"pass@{k}" for k in config.eval.pass_at) + " | mean length |",
             "|---|---:|" + "---:|" * (len(config.eval.pass_at) + 1),
-            *evaluations(reader, config, saved.step),
+            *evaluations(reader, config, source.step),
             "",
             "Intervals are 95 %, over different tasks.",
             "",
@@ -294,7 +294,7 @@ def card(reader: RunReader, config: RunConfig, saved: Checkpoint, policy: Policy
             "",
             "## The run",
             "",
-            f"- fingerprint `{saved.fingerprint}` after step {saved.step}",
+            f"- fingerprint `{source.fingerprint}` after step {source.step}",
             *(f"- base model `{name}`: sha256 `{value}`" for name, value in sorted(reader.genesis["policy"].items())),
             f"- sampler and learner: {tier_text(reader.manifest)}",
             "",

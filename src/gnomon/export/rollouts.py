@@ -40,63 +40,63 @@ Progress = Callable[[int, int], None]
 
 
 def export_rollouts(
-    run: Path, place: Path, *, tokens: bool = False, progress: Progress = lambda done, total: None
+    run: Path, target: Path, *, tokens: bool = False, progress: Progress = lambda done, total: None
 ) -> dict[str, int]:
     """Write every rollout of a run, trained on or held out, in the order of the run. Columns: `gnomon.store.columns`.
 
     Args:
-        place: `FILE.parquet`, `FILE.jsonl`, or a folder: it gets a Parquet file per split, and a card.
+        target: `FILE.parquet`, `FILE.jsonl`, or a folder: it gets a Parquet file per split, and a card.
         tokens: with token ids and log-probabilities.
         progress: called with the number of rollouts written, and their total.
     Returns: number of rollouts by file. A file is complete or absent.
     Raises: ConfigError E053 for another ending, E092 for a file that exists; ResourceError E505 without pyarrow.
     """
-    if place.exists():
+    if target.exists():
         raise ConfigError(
-            "E092", f"{place} exists", where="the place of the export", why="an export never overwrites files",
-            fix=f"gnomon export-rollouts {shlex.quote(str(run))} {shlex.quote(str(other(place)))}",
+            "E092", f"{target} exists", where="the place of the export", why="an export never overwrites files",
+            fix=f"gnomon export-rollouts {shlex.quote(str(run))} {shlex.quote(str(other(target)))}",
         )  # fmt: skip
-    if place.suffix not in ("", ".parquet", ".jsonl"):
+    if target.suffix not in ("", ".parquet", ".jsonl"):
         raise ConfigError(
-            "E053", f"rollouts cannot be written as {place.suffix}", where=str(place),
+            "E053", f"rollouts cannot be written as {target.suffix}", where=str(target),
             fix="give FILE.parquet, FILE.jsonl, or a folder for a data set of the hub",
         )  # fmt: skip
-    if place.suffix != ".jsonl" and find_spec("pyarrow") is None:
+    if target.suffix != ".jsonl" and find_spec("pyarrow") is None:
         raise ResourceError(
-            "E505", "writing Parquet needs the package pyarrow", where=str(place),
+            "E505", "writing Parquet needs the package pyarrow", where=str(target),
             fix='pip install "gnomon[parquet]", or give FILE.jsonl',
         )  # fmt: skip
     of = columns(tokens)
-    with RunReader(run) as reader, reader.snapshot(), fresh(place) as path:
+    with RunReader(run) as reader, reader.snapshot(), fresh(target) as path:
         sets = sum(reader.count(of_set("held_out", name)) for name in reader.sets)
         counts = {"train": reader.count("rollout"), "test": reader.count("held_out") + sets}
-        if place.suffix:
-            write = parquet if place.suffix == ".parquet" else json_lines
-            write(path, of, counted(rollout_table(reader.records(), tokens), sum(counts.values()), progress))
-            return {place.name: sum(counts.values())}
+        if target.suffix:
+            write = parquet if target.suffix == ".parquet" else json_lines
+            write(path, of, with_progress(rollout_table(reader.records(), tokens), sum(counts.values()), progress))
+            return {target.name: sum(counts.values())}
         return hub_folder(path, reader, tokens, counts, progress)
 
 
-def other(place: Path) -> Path:
+def other(target: Path) -> Path:
     """A place beside this one that is free."""
-    return next(path for n in range(2, 10**6) if not (path := place.with_stem(f"{place.stem}-{n}")).exists())
+    return next(path for n in range(2, 10**6) if not (path := target.with_stem(f"{target.stem}-{n}")).exists())
 
 
 @contextmanager
-def fresh(place: Path) -> Iterator[Path]:
-    """A path to write to; it becomes `place` when all went well."""
-    place.absolute().parent.mkdir(parents=True, exist_ok=True)
-    path = place.absolute().with_name(f".{place.stem}-{uuid4().hex[:8]}{place.suffix}")
+def fresh(target: Path) -> Iterator[Path]:
+    """A path to write to; it becomes `target` when all went well."""
+    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    path = target.absolute().with_name(f".{target.stem}-{uuid4().hex[:8]}{target.suffix}")
     try:
         yield path
-        os.replace(path, place)
+        os.replace(path, target)
     finally:
         if path.is_dir():
             rmtree(path)
         path.unlink(missing_ok=True)
 
 
-def counted(rows: Iterator[dict[str, Any]], total: int, progress: Progress) -> Iterator[dict[str, Any]]:
+def with_progress(rows: Iterator[dict[str, Any]], total: int, progress: Progress) -> Iterator[dict[str, Any]]:
     """The rows, with a report of progress after every `ROWS`."""
     done = 0
     for done, row in enumerate(rows, 1):
@@ -144,7 +144,7 @@ def hub_folder(
             continue
         rows = (row for row in rollout_table(reader.records(), tokens) if row["split"] == split)
         name, before = f"data/{split}-00000-of-00001.parquet", done
-        report = counted(rows, total, lambda some, _, before=before: progress(before + some, total))  # type: ignore[misc]
+        report = with_progress(rows, total, lambda some, _, before=before: progress(before + some, total))  # type: ignore[misc]
         parquet(folder / name, columns(tokens), report)
         files[name], done = count, done + count
     (folder / "README.md").write_text(card(reader, tokens, {s: n for s, n in counts.items() if n}), "utf-8")

@@ -32,21 +32,21 @@ def trimmed(
     if not envs and not texts:
         raise ConfigError("E054", "nothing says which tokens are needed", where="--for", fix="--for char_count")
     require_free(str(policy), folder)
-    base, used = model_folder(policy), set[int]()
+    base, token_set = model_folder(policy), set[int]()
     for env in envs or ["countdown"]:
-        named = Source({"env": env, "policy": {"path": str(policy)}}, {"env": f"--for {env}"})
+        source = Source({"env": env, "policy": {"path": str(policy)}}, {"env": f"--for {env}"})
         checks = [check_env_config, check_policy_config]
-        config, _ = resolve([named, overrides(list(settings), 2)], checks)
-        used |= tokens_of(config, tasks if envs else 0, texts)
+        config, _ = resolve([source, overrides(list(settings), 2)], checks)
+        token_set |= tokens_of(config, tasks if envs else 0, texts)
     folder.mkdir(parents=True, exist_ok=True)
-    return len(trim(base, folder, used)), len(set(token_ids(table(base / "tokenizer.json"))))
+    return len(trim(base, folder, token_set)), len(set(token_ids(table(base / "tokenizer.json"))))
 
 
-def untrimmed(trained: Path, folder: Path, base: Path | None = None, record: Path | None = None) -> None:
+def untrimmed(policy: Path, folder: Path, base: Path | None = None, record: Path | None = None) -> None:
     """Write a trimmed model with its whole vocabulary. Args: base: by default the one that the record names."""
-    require_free(str(trained), folder)
-    known = table(record or trained / RECORD)
-    untrim(trained, base or Path(known.get("base", "")), folder, record)
+    require_free(str(policy), folder)
+    record_body = table(record or policy / RECORD)
+    untrim(policy, base or Path(record_body.get("base", "")), folder, record)
 
 
 def tokens_of(config: RunConfig, tasks: int, texts: Sequence[Path] = ()) -> set[int]:
@@ -58,13 +58,13 @@ def tokens_of(config: RunConfig, tasks: int, texts: Sequence[Path] = ()) -> set[
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
-    found = set(renderer.stop)
+    result = set(renderer.stop)
     for split in ("train", "test"):
         for _, task in first(env.tasks(split), tasks):
-            found.update(joined(renderer.start(task.messages)))
+            result.update(joined(renderer.start(task.messages)))
     for text in (*solutions(env, tasks), *(path.read_text("utf-8") for path in texts), *config.rollout.stop):
-        found.update(tokenizer.encode(text))
-    return found
+        result.update(tokenizer.encode(text))
+    return result
 
 
 def solutions(env: Env, tasks: int) -> Iterator[str]:

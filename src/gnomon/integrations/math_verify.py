@@ -14,7 +14,7 @@ from typing import Any
 
 from gnomon.verifiers import Malformed, Math, Rejected, Several, Strictness
 from gnomon.verifiers.boxes import boxed
-from gnomon.verifiers.mathematics.answer import read
+from gnomon.verifiers.mathematics.answer import parse_answer
 
 __all__ = ["accuracy_reward", "parse", "verify"]
 
@@ -24,10 +24,10 @@ def parse(text: str) -> list[str]:
 
     Returns: one text, or an empty list if there is no answer.
     """
-    if (found := boxed(text, Strictness.LAST)).text is not None:
-        return [found.text]
+    if (extraction := boxed(text, Strictness.LAST)).text is not None:
+        return [extraction.text]
     try:
-        return [] if "\\boxed" in text or read(text).node is None else [text]
+        return [] if "\\boxed" in text or parse_answer(text).node is None else [text]
     except (Malformed, Rejected, Several):
         return []
 

@@ -13,7 +13,7 @@ from gnomon.envs.base import SPLITS, TEST_SHARE, SingleEpisode, identity
 from gnomon.envs.golds import reference
 from gnomon.envs.messages import prompt_of
 from gnomon.envs.row_checks import USUAL, numbered
-from gnomon.envs.rows import read
+from gnomon.envs.rows import read_rows
 from gnomon.errors import ConfigError
 from gnomon.integrations.rewards.base import label
 from gnomon.integrations.rewards.function import FunctionReward, parameters, unknown_parameter, unnamed, uses_answer
@@ -87,23 +87,23 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
     if "test" not in supplied:
         own["train"], own["test"] = held_out(supplied["train"])
         supplied["test"], mark = supplied["train"], dict.fromkeys(own, "row")
-    train, test = ([supplied[name][place] for place in own[name]] for name in SPLITS)
+    train, test = ([supplied[name][i] for i in own[name]] for name in SPLITS)
     refuse_overlap(train, test)
     judge = FunctionReward(
         function=reward, low=low, top=top, answer=columns.answer or "answer", conversational=columns.conversational
     )
-    known = {**train[0].info, judge.answer: train[0].answer}
-    if missing := unknown_parameter(reward, known):
+    columns_given = {**train[0].info, judge.answer: train[0].answer}
+    if missing := unknown_parameter(reward, columns_given):
         raise ConfigError(
             "E163", f"the reward {label(reward)} has an unknown parameter {missing!r}", where="reward",
-            why=f"the columns of the tasks are {', '.join(known)}",
-            fix=f"def reward(completion, {', '.join(known)}), or give the parameter a default",
+            why=f"the columns of the tasks are {', '.join(columns_given)}",
+            fix=f"def reward(completion, {', '.join(columns_given)}), or give the parameter a default",
         )  # fmt: skip
-    rows = {name: tuple(f"{mark[name]} {place}" for place in places) for name, places in own.items()}
+    rows = {name: tuple(f"{mark[name]} {i}" for i in places) for name, places in own.items()}
     return Rewarded(train=tuple(train), test=tuple(test), reward=judge, rows=rows)
 
 
-def asked(reward: Any) -> Collection[str]:
+def parameter_names(reward: Any) -> Collection[str]:
     """The names of a reward's parameters. Raises: ConfigError E163."""
     if isinstance(reward, type):
         raise ConfigError(
@@ -143,12 +143,12 @@ def limits(reward_range: Any) -> tuple[float, float]:
 
 def refuse_overlap(train: Sequence[Task], test: Sequence[Task]) -> None:
     """Raises: ConfigError E151, with row numbers, if a question is in both splits."""
-    places = {task.messages: place for place, task in reversed(list(enumerate(train)))}
-    if both := [(places[task.messages], place) for place, task in enumerate(test) if task.messages in places]:
-        shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
+    indices = {task.messages: i for i, task in reversed(list(enumerate(train)))}
+    if both := [(indices[task.messages], i) for i, task in enumerate(test) if task.messages in indices]:
+        pairs = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
         raise ConfigError(
             "E151", f"{len(both)} held-out questions are also train questions", where="tasks",
-            why=shown + (f", and {len(both) - 10} more" if len(both) > 10 else ""),
+            why=pairs + (f", and {len(both) - 10} more" if len(both) > 10 else ""),
             fix="remove these rows from one split; a score on questions from training does not measure generalisation",
         )  # fmt: skip
 
@@ -167,7 +167,7 @@ class Columns:
     @classmethod
     def of(cls, row: Any, reward: Callable[..., Any]) -> Columns:
         """The columns of the first row. Raises: ConfigError E162; E163 for an invalid reward."""
-        names = asked(reward)
+        names = parameter_names(reward)
         if not isinstance(row, Mapping):
             return cls()
         prompt, answer = column(row, PROMPTS), column(row, ANSWERS)
@@ -180,14 +180,14 @@ class Columns:
     def tasks(self, rows: Sequence[Any], split: str) -> list[Task]:
         """The tasks of a split. Raises: ConfigError E162, with the numbers of all rows that have the first fault."""
         tasks, problems = list[Task](), dict[int, ConfigError]()
-        for place, row in enumerate(rows):
+        for i, row in enumerate(rows):
             try:
                 tasks.append(self.task(row))
             except ConfigError as error:
-                problems[place] = error
+                problems[i] = error
         for first in problems.values():
-            places = [place for place, each in problems.items() if each.where == first.where]
-            where = ", ".join(filter(None, (split, numbered(places), first.where)))
+            indices = [i for i, each in problems.items() if each.where == first.where]
+            where = ", ".join(filter(None, (split, numbered(indices), first.where)))
             raise ConfigError(first.code, first.what, where=where, why=first.why, fix=first.fix)
         return tasks
 
@@ -233,7 +233,7 @@ class Columns:
 def splits_of(tasks: Any) -> dict[str, list[Any]]:
     """The rows of every supplied split. Raises: ConfigError E162."""
     if isinstance(tasks, str | Path):
-        return {"train": list(read(str(tasks)))}
+        return {"train": list(read_rows(str(tasks)))}
     if isinstance(tasks, Mapping) and "train" in tasks:
         test = next((name for name in ("test", "validation") if name in tasks), None)
         return {"train": listed(tasks["train"])} | ({"test": listed(tasks[test])} if test else {})
@@ -248,10 +248,10 @@ def listed(rows: Any) -> list[Any]:
             "E162", f"the tasks must be rows, not {type(rows).__name__}", where="tasks",
             fix=f"give a list of rows such as {EXAMPLE}, the path of a .jsonl file, or a data set",
         )  # fmt: skip
-    found = list(rows)
-    if not found:
+    result = list(rows)
+    if not result:
         raise ConfigError("E162", "there are no tasks", where="tasks", fix=f"give a list of rows such as {EXAMPLE}")
-    return found
+    return result
 
 
 def column(row: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -270,13 +270,13 @@ def held_out(tasks: Sequence[Task]) -> tuple[list[int], list[int]]:
 
     Raises: ConfigError E162 if there is only one question.
     """
-    asked = [identity([message.content for message in task.messages]) for task in tasks]
-    different = sorted(set(asked))
+    keys = [identity([message.content for message in task.messages]) for task in tasks]
+    different = sorted(set(keys))
     if len(different) < 2:
         raise ConfigError(
             "E162", "there is only one question, and at least one must be held out for evaluation", where="tasks",
             fix="give more tasks, or both splits: {'train': ROWS, 'test': ROWS}",
         )  # fmt: skip
-    kept = set(different[: max(1, len(different) // TEST_SHARE)])
-    train = [place for place, name in enumerate(asked) if name not in kept]
-    return train, [place for place, name in enumerate(asked) if name in kept]
+    test_keys = set(different[: max(1, len(different) // TEST_SHARE)])
+    train = [i for i, name in enumerate(keys) if name not in test_keys]
+    return train, [i for i, name in enumerate(keys) if name in test_keys]

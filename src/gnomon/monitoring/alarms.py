@@ -70,14 +70,14 @@ def correct_falls(summaries: Sequence[StepSummary]) -> Alarm | None:
     now, best = latest(summaries, "right"), earlier(summaries, "right", max)
     if now is None or best is None:
         return None
-    then, place = best
-    paid_now, paid_then = latest(summaries, "reward"), window(summaries, "reward", place)
+    then, end = best
+    paid_now, paid_then = latest(summaries, "reward"), window(summaries, "reward", end)
     if paid_now is None or paid_then is None or now.mean > 0.75 * then.mean:
         return None
     if apart(then, now) < ERRORS or apart(paid_now, paid_then) < ERRORS:
         return None
     sentence = (
-        f"since step {summaries[place].step} the reward increased from {paid_then.mean:.2f} to {paid_now.mean:.2f}, "
+        f"since step {summaries[end].step} the reward increased from {paid_then.mean:.2f} to {paid_now.mean:.2f}, "
         f"while the fraction of correct rollouts decreased from {then.mean:.0%} to {now.mean:.0%}"
     )
     return alarm_at("correct.falls", summaries, sentence, "wrong")
@@ -88,8 +88,8 @@ def parts_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
     now, least = latest(summaries, "free"), earlier(summaries, "free", min)
     if now is None or least is None:
         return None
-    then, place = least
-    paid_now, paid_then = latest(summaries, "reward"), window(summaries, "reward", place)
+    then, end = least
+    paid_now, paid_then = latest(summaries, "reward"), window(summaries, "reward", end)
     if paid_now is None or paid_then is None or min(paid_now.mean, paid_then.mean) <= 0:
         return None
     share, before = now.mean / paid_now.mean, then.mean / paid_then.mean
@@ -98,7 +98,7 @@ def parts_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
         return None
     sentence = (
         f"reward parts that need no correct answer give {share:.0%} of the return, "
-        f"up from {before:.0%} around step {summaries[place].step}"
+        f"up from {before:.0%} around step {summaries[end].step}"
     )
     return alarm_at("parts.jump", summaries, sentence, "wrong")
 
@@ -106,19 +106,19 @@ def parts_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
 def behaviour_new(summaries: Sequence[StepSummary]) -> Alarm | None:
     """A feature of rewarded but incorrect replies was rare and is now in half of all rewarded replies."""
     recent, before = summaries[-WINDOW:], summaries[-LAG:-WINDOW]
-    total = sum(seen.rewarded for seen in recent)
+    total = sum(step.rewarded for step in recent)
     if len(before) < WINDOW or total < 20:
         return None
-    past = {name for seen in before[:WINDOW] for name in seen.behaviour}
+    past = {name for step in before[:WINDOW] for name in step.behaviour}
     counts: dict[str, int] = {}
-    for seen in recent:
-        for name, (count, _, _) in seen.behaviour.items():
+    for step in recent:
+        for name, (count, _, _) in step.behaviour.items():
             counts[name] = counts.get(name, 0) + count
     fresh = [name for name, count in counts.items() if count > total / 2 and name not in past]
     if not fresh:
         return None
     name = max(fresh, key=lambda name: (counts[name], len(name), name))
-    _, address, text = next(seen.behaviour[name] for seen in reversed(recent) if name in seen.behaviour)
+    _, address, text = next(step.behaviour[name] for step in reversed(recent) if name in step.behaviour)
     sentence = (
         f"{counts[name] / total:.0%} of the rewarded rollouts are incorrect and contain text such as {text!r}, "
         f"up from at most {RARE:.0%} around step {before[WINDOW - 1].step}"
@@ -131,12 +131,12 @@ def unparsable_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
     now, least = latest(summaries, "unparsable"), earlier(summaries, "unparsable", min)
     if now is None or least is None:
         return None
-    then, place = least
+    then, end = least
     if now.mean - then.mean < 0.2 or apart(now, then) < ERRORS:
         return None
     sentence = (
         f"{now.mean:.0%} of the rollouts have no answer that can be parsed, "
-        f"up from {then.mean:.0%} around step {summaries[place].step}"
+        f"up from {then.mean:.0%} around step {summaries[end].step}"
     )
     return alarm_at("unparsable.jump", summaries, sentence, "unparsable")
 
@@ -155,7 +155,7 @@ def variance_collapse(summaries: Sequence[StepSummary]) -> Alarm | None:
         "these groups have no gradient",
         "wrong",
     )
-    paid = [seen.levels["reward"] for seen in summaries]
+    paid = [step.levels["reward"] for step in summaries]
     if now.mean < 1 or {level.mean for level in paid} != {paid[0].mean} or any(level.variance for level in paid):
         return alarm
     sentence = f"all rewards since the first step are {paid[0].mean:g}, so there is no gradient"
@@ -165,7 +165,7 @@ def variance_collapse(summaries: Sequence[StepSummary]) -> Alarm | None:
 def tasks_solved(summaries: Sequence[StepSummary]) -> Alarm | None:
     """All replies are right from the first step on."""
     right = recent(summaries, "right", ROLLOUTS)
-    groups = sum(seen.sizes["stuck"] for seen in summaries)
+    groups = sum(step.sizes["stuck"] for step in summaries)
     if len(summaries) > EARLY or right is None or right.mean < 1 or groups < TIED:
         return None
     return alarm_at("tasks.solved", summaries, "all replies since the first step are right: no gradient", "any")
@@ -178,7 +178,7 @@ def replies_alike(summaries: Sequence[StepSummary]) -> Alarm | None:
         now is None
         or now.mean < 0.75
         or mute(summaries)
-        or sum(seen.sizes["alike"] for seen in summaries[-WINDOW:]) < GROUPS
+        or sum(step.sizes["alike"] for step in summaries[-WINDOW:]) < GROUPS
     ):
         return None
     sentence = f"in {now.mean:.0%} of the groups with a wrong reply, all replies are identical"
@@ -260,13 +260,13 @@ def canary_paid(summaries: Sequence[StepSummary]) -> Alarm | None:
 
 def verifier_fails(summaries: Sequence[StepSummary]) -> Alarm | None:
     """The verifier or the environment failed on a rollout."""
-    if not (broken := summaries[-1].failed):
+    if not (failures := summaries[-1].failed):
         return None
     sentence = (
-        f"the verifier or the environment failed on {counted(broken)}: the groups of such rollouts are not trained on, "
-        "and such tasks are left out of pass@k"
+        f"the verifier or the environment failed on {count_text(failures)}: the groups of such rollouts are not "
+        "trained on, and such tasks are left out of pass@k"
     )
-    return Alarm(name="verifier.fails", step=summaries[-1].step, sentence=sentence, read=broken[:3])
+    return Alarm(name="verifier.fails", step=summaries[-1].step, sentence=sentence, read=failures[:3])
 
 
 def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
@@ -275,7 +275,7 @@ def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
         return None
     every = len(late) == summaries[-1].sizes["reward"]
     sentence = (
-        f"judging {'every rollout' if every else counted(late)} reached the time limit and gave the lowest reward; "
+        f"judging {'every rollout' if every else count_text(late)} reached the time limit and gave the lowest reward; "
         "on a faster or less busy machine the verdict may differ"
     )
     return Alarm(name="verifier.over_time", step=summaries[-1].step, sentence=sentence, read=late[:3])
@@ -285,7 +285,7 @@ def prompt_without_room(summaries: Sequence[StepSummary]) -> Alarm | None:
     """A prompt fills the context."""
     if not (full := summaries[-1].without_room):
         return None
-    sentence = f"the prompts of {counted(full)} fill rollout.context, so they have no reply"
+    sentence = f"the prompts of {count_text(full)} fill rollout.context, so they have no reply"
     return Alarm(name="prompt.without_room", step=summaries[-1].step, sentence=sentence, read=full[:3])
 
 
@@ -301,7 +301,7 @@ def program_rule(name: str, fault: Fault) -> Rule:
     return rule
 
 
-def counted(rollouts: Sequence[str]) -> str:
+def count_text(rollouts: Sequence[str]) -> str:
     return f"{len(rollouts)} rollout{'s' if len(rollouts) != 1 else ''}"
 
 
@@ -374,16 +374,16 @@ class Monitor:
 
         Args: records: all records of the step; only tasks and rollouts are used.
         """
-        seen = summary(number, played(records, self.tasks, self.sentinel))
-        if seen is None:
+        current = summary(number, played(records, self.tasks, self.sentinel))
+        if current is None:
             return []
-        seen = replace(seen, failed=failed(records))
-        self.summaries.append(seen)
+        current = replace(current, failed=failed(records))
+        self.summaries.append(current)
         if len(self.summaries) > LAG:
             self.summaries[-LAG - 1] = replace(self.summaries[-LAG - 1], behaviour={})
-        found = [alarm for name, rule in ALARMS.items() if name not in self._silent and (alarm := rule(self.summaries))]
-        self._silent |= {alarm.name for alarm in found}
-        return [self._advised(alarm) for alarm in found]
+        fresh = [alarm for name, rule in ALARMS.items() if name not in self._silent and (alarm := rule(self.summaries))]
+        self._silent |= {alarm.name for alarm in fresh}
+        return [self._advised(alarm) for alarm in fresh]
 
     def _advised(self, alarm: Alarm) -> Alarm:
         """The alarm, where a longer limit may mend what it reports with this limit."""
@@ -409,7 +409,7 @@ def window(summaries: Sequence[StepSummary], name: str, end: int) -> Level | Non
     """The level of a series over the window that ends with `summaries[end]`; None for an incomplete window."""
     if end + 1 < WINDOW:
         return None
-    levels = [seen.levels[name] for seen in summaries[end + 1 - WINDOW : end + 1] if name in seen.levels]
+    levels = [step.levels[name] for step in summaries[end + 1 - WINDOW : end + 1] if name in step.levels]
     if len(levels) < WINDOW:
         return None
     return Level(sum(level.mean for level in levels) / WINDOW, sum(level.variance for level in levels) / WINDOW**2)
@@ -417,10 +417,10 @@ def window(summaries: Sequence[StepSummary], name: str, end: int) -> Level | Non
 
 def recent(summaries: Sequence[StepSummary], name: str, least: int) -> Level | None:
     """The level of a series over the last window; None if it has fewer than `least` values."""
-    part = [seen for seen in summaries[-WINDOW:] if name in seen.levels]
-    if not part or sum(seen.sizes[name] for seen in part) < least:
+    part = [step for step in summaries[-WINDOW:] if name in step.levels]
+    if not part or sum(step.sizes[name] for step in part) < least:
         return None
-    levels = [seen.levels[name] for seen in part]
+    levels = [step.levels[name] for step in part]
     return Level(sum(level.mean for level in levels) / len(levels), sum(level.variance for level in levels))
 
 
@@ -432,14 +432,14 @@ def earlier(
     summaries: Sequence[StepSummary], name: str, best: Callable[[Iterable[tuple[float, int]]], tuple[float, int]]
 ) -> tuple[Level, int] | None:
     """The largest or smallest window before the last one, and the index of its end."""
-    places = range(WINDOW - 1, len(summaries) - WINDOW)
-    found = [(level.mean, place) for place in places if (level := window(summaries, name, place)) is not None]
-    if not found:
+    ends = range(WINDOW - 1, len(summaries) - WINDOW)
+    windows = [(level.mean, end) for end in ends if (level := window(summaries, name, end)) is not None]
+    if not windows:
         return None
-    place = best(found)[1]
-    level = window(summaries, name, place)
+    end = best(windows)[1]
+    level = window(summaries, name, end)
     assert level is not None
-    return level, place
+    return level, end
 
 
 def apart(high: Level, low: Level) -> float:
@@ -450,5 +450,5 @@ def apart(high: Level, low: Level) -> float:
     return (high.mean - low.mean) / error if error else math.inf
 
 
-def alarm_at(name: str, summaries: Sequence[StepSummary], sentence: str, read: str) -> Alarm:
-    return Alarm(name=name, step=summaries[-1].step, sentence=sentence, read=summaries[-1].read[read])
+def alarm_at(name: str, summaries: Sequence[StepSummary], sentence: str, addresses: str) -> Alarm:
+    return Alarm(name=name, step=summaries[-1].step, sentence=sentence, read=summaries[-1].read[addresses])

@@ -29,14 +29,14 @@ class Ending(StrEnum):
 
 def ending(stop: str | None, verdict: Verdict) -> Ending:
     """Args: stop: why the rollout stopped, as its record says; None where a log of another trainer does not."""
-    answered = bool(verdict.extracted)
-    if stop == Stop.TRUNCATED and answered:
+    has_answer = bool(verdict.extracted)
+    if stop == Stop.TRUNCATED and has_answer:
         return Ending.ENDLESS
     if verdict.correct:
         return Ending.ANSWERED
     if stop == Stop.TRUNCATED:
         return Ending.CUT_OFF
-    if stop in (Stop.CONTEXT, Stop.TURNS, Stop.TIME) and not answered:
+    if stop in (Stop.CONTEXT, Stop.TURNS, Stop.TIME) and not has_answer:
         return Ending.LIMITED
     return Ending.UNREADABLE if verdict.status.kind is Kind.UNPARSABLE else Ending.ANSWERED
 

@@ -97,15 +97,15 @@ class Failures:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What a reader should know, the share first."""
-        named = ", ".join(f"{name} {count / sum(self.causes.values()):.0%}" for name, count in self.causes.items())
-        found = [
-            f"{self.failed} of {self.rollouts} rollouts ({self.failed / self.rollouts:.1%}) have no score: {named}"
+        causes = ", ".join(f"{name} {count / sum(self.causes.values()):.0%}" for name, count in self.causes.items())
+        result = [
+            f"{self.failed} of {self.rollouts} rollouts ({self.failed / self.rollouts:.1%}) have no score: {causes}"
         ]
         if self.length is not None:
-            found.append(f"correlation of failure with length: {self.length:+.2f}")
+            result.append(f"correlation of failure with length: {self.length:+.2f}")
         if self.task is not None:
-            found.append(f"the task explains {self.task:.0%} of which rollouts fail")
-        return (*found, *(curve.sentence for curve in self.curves))
+            result.append(f"the task explains {self.task:.0%} of which rollouts fail")
+        return (*result, *(curve.sentence for curve in self.curves))
 
     def body(self) -> dict[str, Any]:
         curves = {
@@ -125,8 +125,8 @@ def failures(reader: RunReader) -> Failures | None:
     failed = [row for row in every if _failed(row)]
     if not failed:
         return None
-    chosen = failed[:: -(-len(failed) // READ)]
-    causes = Counter(_cause(reader.record(row.seq).body.get("detail", "")) for row in chosen)
+    sampled_rows = failed[:: -(-len(failed) // READ)]
+    causes = Counter(_cause(reader.record(row.seq).body.get("detail", "")) for row in sampled_rows)
     curves = (_training(rows.get("rollout", [])), _held_out(rows.get("baseline", []), rows.get("held_out", [])))
     return Failures(
         failed=len(failed),
@@ -140,11 +140,11 @@ def failures(reader: RunReader) -> Failures | None:
 
 def panel(reader: RunReader) -> list[Panel]:
     """The account for a terminal and a page; empty if no rollout failed."""
-    found = failures(reader)
-    if found is None:
+    account = failures(reader)
+    if account is None:
         return []
-    text = "\n".join(f"{'failures' if place == 0 else '':<12} {line}" for place, line in enumerate(found.sentences))
-    return [Panel(name="failures", facts=found.body(), text=text, sentences=found.sentences)]
+    text = "\n".join(f"{'failures' if i == 0 else '':<12} {line}" for i, line in enumerate(account.sentences))
+    return [Panel(name="failures", facts=account.body(), text=text, sentences=account.sentences)]
 
 
 def _failed(row: RolloutRow) -> bool:
@@ -204,12 +204,12 @@ def _curve(name: str, windows: Sequence[Window], low: float, high: float) -> Cur
 
 
 def _correlation(pairs: Collection[tuple[float, int | None]]) -> float | None:
-    known = [(one, float(other)) for one, other in pairs if other is not None]
-    if len(known) < 3:
+    complete = [(one, float(other)) for one, other in pairs if other is not None]
+    if len(complete) < 3:
         return None
-    means = fmean(one for one, _ in known), fmean(other for _, other in known)
-    product = math.fsum((one - means[0]) * (other - means[1]) for one, other in known)
-    size = math.prod(math.sqrt(math.fsum((pair[at] - means[at]) ** 2 for pair in known)) for at in (0, 1))
+    means = fmean(one for one, _ in complete), fmean(other for _, other in complete)
+    product = math.fsum((one - means[0]) * (other - means[1]) for one, other in complete)
+    size = math.prod(math.sqrt(math.fsum((pair[at] - means[at]) ** 2 for pair in complete)) for at in (0, 1))
     return product / size if size else None
 
 

@@ -32,8 +32,8 @@ class JsonLines:
         self._write({"event": "step", **facts})
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        named = {"set": record.set} if record.set else {}
-        self._write({"event": "evaluation", **named, "step": record.step, **record.result})
+        set_name = {"set": record.set} if record.set else {}
+        self._write({"event": "evaluation", **set_name, "step": record.step, **record.result})
 
     def finish(self, status: RunStatus) -> None:
         self._write({"event": "finish", "status": status.value})

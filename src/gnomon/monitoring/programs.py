@@ -77,7 +77,7 @@ def faults(body: Mapping[str, Any]) -> frozenset[str]:
     if not body.get("end"):
         return frozenset()
     end, calls = json.loads(body["end"]), Calls(**body.get("calls", {}))
-    found = {
+    checks = {
         "program.silent": "turns" in body and not body["turns"],
         "program.failed": end["status"] not in (0, None),
         "program.refused": bool(calls.unserved),
@@ -86,4 +86,4 @@ def faults(body: Mapping[str, Any]) -> frozenset[str]:
         "program.undelivered": calls.undelivered > 0,
         **{f"program.limit_{name}": name == end["limit"] or name in calls.limits for name in LIMITS},
     }
-    return frozenset(name for name, holds in found.items() if holds)
+    return frozenset(name for name, holds in checks.items() if holds)

@@ -123,10 +123,14 @@ def played(
     """The judged rollouts among the records of a step."""
     tasks_of_step = {r.task: r.body for r in records if r.kind == "task" and r.body["of"] == "rollout"}
     canaries = {task for task, body in tasks_of_step.items() if body.get("canary")}
-    shown = {task: any(OPEN in m["content"] for m in body.get("messages", ())) for task, body in tasks_of_step.items()}
+    shows_slot = {
+        task: any(OPEN in m["content"] for m in body.get("messages", ())) for task, body in tasks_of_step.items()
+    }
     # A prompt that is recorded as text may have opened reasoning, which is then a part of the reply.
-    begun = {task: opened(body["messages"][-1]["content"]) for task, body in tasks_of_step.items() if body["messages"]}
-    found = []
+    prefixes = {
+        task: opened(body["messages"][-1]["content"]) for task, body in tasks_of_step.items() if body["messages"]
+    }
+    rollouts = []
     for record in records:
         if record.kind != "rollout":
             continue
@@ -137,11 +141,11 @@ def played(
         other, broke = None, ""
         if sentinel is not None and tasks is not None:
             try:
-                reply = begun.get(record.task, "") + record.body["reply"]
+                reply = prefixes.get(record.task, "") + record.body["reply"]
                 other = sentinel.verify(tasks(record.task), reply).correct
             except Exception as error:  # A run does not hang on its second opinion.
                 broke = f"{type(error).__name__}: {error}"[:200]
-        found.append(
+        rollouts.append(
             Played(
                 address=f"{record.step}:{record.task}:{record.sample}",
                 task=record.task,
@@ -150,14 +154,14 @@ def played(
                 canary=record.task in canaries,
                 ending=ending(record.body.get("stop"), verdict),
                 without_room=record.body.get("stop") == Stop.CONTEXT and not record.body["reply"],
-                shown=shown.get(record.task, False),
-                unasked=not shown.get(record.task, True) and from_slot(record.body),
+                shown=shows_slot.get(record.task, False),
+                unasked=not shows_slot.get(record.task, True) and from_slot(record.body),
                 faults=faults(record.body) if record.body.get("end") else None,
                 other=other,
                 broke=broke,
             )
         )
-    return found
+    return rollouts
 
 
 def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
@@ -192,17 +196,17 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
     price = max(r.price for r in rollouts)
     rewarded = [r for group in groups for r in above(group)]
     wrong = sorted((r for r in rollouts if not r.verdict.correct), key=lambda r: -r.verdict.reward)
-    parted = [r for r in rollouts if r.other not in (None, r.verdict.correct)]
+    disagreeing = [r for r in rollouts if r.other not in (None, r.verdict.correct)]
     mute = [r for r in rollouts if unparsable(r)]
     cut = [r for r in rollouts if r.ending in (Ending.CUT_OFF, Ending.ENDLESS)]
-    names = {"wrong": wrong, "unparsable": mute, "disagrees": parted, "cut_off": cut, "any": rollouts}
+    names = {"wrong": wrong, "unparsable": mute, "disagrees": disagreeing, "cut_off": cut, "any": rollouts}
     names |= {name: [r for r in rollouts if name in (r.faults or ())] for name in FAULTS}
     return StepSummary(
         step=step,
         levels={name: level for name, values in series.items() if (level := level_of(values)) is not None},
         sizes={name: sum(map(len, values)) for name, values in series.items()},
         price=price,
-        read={name: tuple(r.address for r in found[:3]) for name, found in names.items()},
+        read={name: tuple(r.address for r in examples[:3]) for name, examples in names.items()},
         rewarded=len(rewarded),
         behaviour=behaviour([r for r in rewarded if not r.verdict.correct], len(rewarded)),
         canaries=tuple(r.address for r in rollouts if r.canary and solved(r))[:3],
@@ -275,14 +279,14 @@ def behaviour(rollouts: Sequence[Played], rewarded: int) -> dict[str, tuple[int,
     Of more than `READ` rollouts, that many are looked at, evenly spaced, and counts are scaled up.
     """
     stride = max(1, math.ceil(len(rollouts) / READ))
-    seen = rollouts[::stride]
+    sample = rollouts[::stride]
     counts: Counter[str] = Counter()
     first: dict[str, tuple[str, str]] = {}
-    for rollout in seen:
+    for rollout in sample:
         for feature, text in features(rollout.reply).items():
             counts[feature] += 1
             first.setdefault(feature, (rollout.address, text))
-    scale = len(rollouts) / len(seen) if seen else 1.0
+    scale = len(rollouts) / len(sample) if sample else 1.0
     return {
         name: (round(count * scale), *first[name]) for name, count in counts.items() if count * scale >= RARE * rewarded
     }

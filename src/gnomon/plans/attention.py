@@ -19,15 +19,15 @@ class PlannedFlex(Flex):
 
     def __init__(self, trie: Trie, device: torch.device | str = "meta") -> None:
         self.positions = trie.positions.to(device)
-        self.seen = trie.positions + 1
+        self.key_counts = trie.positions + 1
         """[T] keys that every query sees."""
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
     ) -> Tensor:
-        pairs = int(self.seen.clamp(max=window).sum()) if window else int(self.seen.sum())
-        found: Tensor = planned_attention(query, key, value, pairs)[0]
-        return found
+        pairs = int(self.key_counts.clamp(max=window).sum()) if window else int(self.key_counts.sum())
+        output: Tensor = planned_attention(query, key, value, pairs)[0]
+        return output
 
 
 @torch.library.custom_op("gnomon::planned_attention", mutates_args=())

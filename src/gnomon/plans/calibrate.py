@@ -21,17 +21,17 @@ PROMPTS, GROUP, LENGTH, REPLY = 4, 8, 32, 24
 
 def calibrated(device: Device) -> Device:
     """A measured device with its time per operation and per sampled token. Takes about a second."""
-    counted = meta_policy(TINY, Precision())
+    abstract = meta_policy(TINY, Precision())
     policy = Policy.load(TINY)
     work = texts([LENGTH] * PROMPTS, GROUP, REPLY)
 
     def train() -> None:
-        found = policy(text_pass(policy, work))
-        (found.logp * 0.0).sum().backward()
+        output = policy(text_pass(policy, work))
+        (output.logp * 0.0).sum().backward()
 
-    spare = fastest(train) - training(counted, work, device).seconds
+    spare = fastest(train) - training(abstract, work, device).seconds
     one = replace(device, per_operation=1.0)
-    operations = training(counted, work, one).seconds - training(counted, work, device).seconds
+    operations = training(abstract, work, one).seconds - training(abstract, work, device).seconds
     device = replace(device, per_operation=max(0.0, spare / operations))
 
     def decode() -> None:
@@ -43,5 +43,5 @@ def calibrated(device: Device) -> Device:
         while decoder.rows:
             decoder.step()
 
-    spare = fastest(decode) - decoding(counted, [LENGTH] * PROMPTS, GROUP, REPLY, device).seconds
+    spare = fastest(decode) - decoding(abstract, [LENGTH] * PROMPTS, GROUP, REPLY, device).seconds
     return replace(device, per_token=max(0.0, spare / (PROMPTS * GROUP * REPLY)))

@@ -18,10 +18,10 @@ from gnomon.plans.text import outcome, plan_text
 from gnomon.run.makers.engine import engine_dtype
 from gnomon.store import RunReader
 
-__all__ = ["compared", "made", "written"]
+__all__ = ["compared", "plan_of", "report"]
 
 
-def made(config: RunConfig, name: str, prompt: int | None, reply: int | None, run: Path | None) -> Plan:
+def plan_of(config: RunConfig, name: str, prompt: int | None, reply: int | None, run: Path | None) -> Plan:
     """The plan of a run on a device.
 
     Args: prompt, reply: lengths in tokens; None: counted, and `rollout.max_tokens`; run: a folder whose recorded
@@ -35,12 +35,12 @@ def made(config: RunConfig, name: str, prompt: int | None, reply: int | None, ru
     else:
         lengths = supposed_lengths(config, prompt, reply)
     dtypes = (config.policy.dtype, engine_dtype(config))
-    chosen = device(name, resident(), dtypes)
-    if chosen.measured:  # Now the program holds a tokenizer and what first passes leave, as it does in a run.
-        chosen = replace(calibrated(chosen), program=resident())
-    found = planned(config, chosen, lengths)
-    require_fitting(config, found)
-    return found
+    hardware = device(name, resident(), dtypes)
+    if hardware.measured:  # Now the program holds a tokenizer and what first passes leave, as it does in a run.
+        hardware = replace(calibrated(hardware), program=resident())
+    plan = planned(config, hardware, lengths)
+    require_fitting(config, plan)
+    return plan
 
 
 def compared(plan: Plan, run: Path) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def compared(plan: Plan, run: Path) -> dict[str, Any]:
     }
 
 
-def written(plan: Plan, price: float | None, past: dict[str, Any] | None) -> str:
+def report(plan: Plan, price: float | None, past: dict[str, Any] | None) -> str:
     """The plan for a reader, and beside it what came true."""
     text = [plan_text(plan, price)]
     if past:

@@ -67,39 +67,39 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if out is not NotImplemented:
             return out
         out = function(*args, **kwargs)
-        made, taken = list(tensors(out)), {tensor.untyped_storage()._cdata for tensor in tensors((args, kwargs))}
-        for tensor in made:
-            if tensor.untyped_storage()._cdata not in taken:
+        outputs, inputs = list(tensors(out)), {tensor.untyped_storage()._cdata for tensor in tensors((args, kwargs))}
+        for tensor in outputs:
+            if tensor.untyped_storage()._cdata not in inputs:
                 self._hold(tensor)
         self.operations += 1
         if not function.is_view:
-            self.seconds += self._cost(function, args, kwargs, made, out)
+            self.seconds += self._cost(function, args, kwargs, outputs, out)
         return out
 
-    def _cost(self, function: Any, args: Any, kwargs: Any, made: Sequence[Tensor], out: Any) -> float:
+    def _cost(self, function: Any, args: Any, kwargs: Any, outputs: Sequence[Tensor], out: Any) -> float:
         picks = function.overloadpacket.__name__ in PICKING
-        moved = 2 * bytes_of(made) if picks else bytes_of([*tensors((args, kwargs)), *made])
-        found = self.device.moving(moved)
+        size = 2 * bytes_of(outputs) if picks else bytes_of([*tensors((args, kwargs)), *outputs])
+        seconds = self.device.moving(size)
         if any(word in function._schema.name for word in FUNCTIONS):
-            found += sum(tensor.numel() for tensor in made) * self.device.per_function
+            seconds += sum(tensor.numel() for tensor in outputs) * self.device.per_function
         flops = operations_of(function)
         if flops is None:
-            return found
+            return seconds
         work = flops(*args, **kwargs, out_val=out)
         self.flops += work
-        products = work / self.device.rate(made[0].dtype)
+        products = work / self.device.rate(outputs[0].dtype)
         if self.device.reordering:
-            changed = {tensor.untyped_storage()._cdata for tensor in made}  # In place, or new.
-            factors, result, large = 0, bytes_of(made), 0
+            written_to = {tensor.untyped_storage()._cdata for tensor in outputs}  # In place, or new.
+            factors, result, large = 0, bytes_of(outputs), 0
             for tensor in tensors((args, kwargs)):
-                if tensor.untyped_storage()._cdata in changed:
+                if tensor.untyped_storage()._cdata in written_to:
                     result += bytes_of([tensor])
                     continue
                 factors += bytes_of([tensor])
                 large += bytes_of([tensor]) if bytes_of([tensor]) >= LARGE else 0
-            found = products + factors / self.device.reordering + self.device.moving(result)
-            return found + large * self.device.per_large_byte
-        return max(found, products)
+            seconds = products + factors / self.device.reordering + self.device.moving(result)
+            return seconds + large * self.device.per_large_byte
+        return max(seconds, products)
 
     def _hold(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -122,8 +122,8 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def operations_of(function: Any) -> Callable[..., int] | None:
     """What counts the floating-point operations of a product, in place or not; None for other operations."""
     packet = function.overloadpacket
-    found: Callable[..., int] | None = flop_registry.get(packet)
-    return found or flop_registry.get(getattr(torch.ops.aten, packet.__name__.removesuffix("_"), None))
+    formula: Callable[..., int] | None = flop_registry.get(packet)
+    return formula or flop_registry.get(getattr(torch.ops.aten, packet.__name__.removesuffix("_"), None))
 
 
 def bytes_of(values: Iterable[Tensor]) -> int:

@@ -168,12 +168,12 @@ def fastest(work: Callable[[], object], repetitions: int = 3) -> float:
     """
     clock = process_time if torch.get_num_threads() == 1 else perf_counter
     work()
-    found = []
+    times = []
     for _ in range(repetitions):
         began = clock()
         work()
-        found.append(clock() - began)
-    return min(found)
+        times.append(clock() - began)
+    return min(times)
 
 
 SIZE, WEIGHTS = 1024, 16
@@ -182,9 +182,9 @@ SIZE, WEIGHTS = 1024, 16
 
 def product_seconds(rows: int, dtype: torch.dtype) -> float:
     """Seconds of a product with the weights of a layer, each time of other weights; the mean over many."""
-    left = torch.ones(rows, SIZE, dtype=dtype)
+    factor = torch.ones(rows, SIZE, dtype=dtype)
     weights = torch.ones(WEIGHTS, SIZE, SIZE, dtype=dtype)
-    return fastest(lambda: [left @ weight for weight in weights]) / WEIGHTS
+    return fastest(lambda: [factor @ weight for weight in weights]) / WEIGHTS
 
 
 def product_rate(dtype: torch.dtype) -> float:
@@ -209,8 +209,8 @@ LARGE = 2**27
 def large_seconds() -> float:
     """Seconds of a byte of large weights in a product of few rows, more than those of a byte of a layer's."""
     rows = 16
-    left, weights = torch.ones(rows, SIZE), torch.ones(LARGE // (4 * SIZE), SIZE)
-    seconds = fastest(lambda: left @ weights.t()) / weights.nbytes
+    factor, weights = torch.ones(rows, SIZE), torch.ones(LARGE // (4 * SIZE), SIZE)
+    seconds = fastest(lambda: factor @ weights.t()) / weights.nbytes
     return max(0.0, seconds - product_seconds(rows, torch.float32) / (4 * SIZE**2))
 
 
@@ -227,8 +227,8 @@ def sum_rate(count: int) -> float:
 def mapping_seconds() -> float:
     """Seconds in which the operating system maps a byte, beside those of writing it."""
     count = NUMBERS[-1]
-    used = torch.ones(count)
-    return max(0.0, fastest(lambda: torch.empty(count).zero_()) - fastest(used.zero_)) / (4 * count)
+    touched = torch.ones(count)
+    return max(0.0, fastest(lambda: torch.empty(count).zero_()) - fastest(touched.zero_)) / (4 * count)
 
 
 def function_seconds() -> float:

@@ -50,11 +50,11 @@ def phase_of(plan: Plan, crowded: Mapping[str, float]) -> str:
 
 def smallest(config: RunConfig, device: Device, lengths: Lengths) -> str:
     """The fewest changes after which the run fits, as words of a command line; empty where there are none."""
-    for words, changed in changes(config):
-        if changed.engine.sleep and device.name == "cpu":
+    for words, candidate in changes(config):
+        if candidate.engine.sleep and device.name == "cpu":
             continue
         try:
-            if planned(changed, device, lengths).fits:
+            if planned(candidate, device, lengths).fits:
                 return " ".join(words)
         except GnomonError:  # A change that this model does not allow.
             continue
@@ -69,10 +69,10 @@ def changes(config: RunConfig) -> Iterator[tuple[tuple[str, ...], RunConfig]]:
             if not all(differs(body, word) for word in words):
                 continue
             try:
-                found, _ = resolve([Source(body, {}), overrides(words)])
+                candidate, _ = resolve([Source(body, {}), overrides(words)])
             except ConfigErrors:  # Settings that exclude each other, such as states in 8 bits and ranks.
                 continue
-            yield words, found
+            yield words, candidate
 
 
 def differs(body: Mapping[str, Any], word: str) -> bool:

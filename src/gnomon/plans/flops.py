@@ -58,11 +58,11 @@ class PassFlops:
 
     def of(self, span: Span) -> float:
         """Of some tokens whose predecessors are known."""
-        pairs = sum(seen(span.end, window) - seen(span.begin, window) for window in self.windows)
+        pairs = sum(attended(span.end, window) - attended(span.begin, window) for window in self.windows)
         return self.token * (span.end - span.begin) + self.pair * pairs + self.scored * span.scored
 
 
-def seen(length: int, window: int | None) -> float:
+def attended(length: int, window: int | None) -> float:
     """Pairs of a token and one that it attends to, in a text of so many tokens."""
     full = min(length, window or length)
     return full * (full + 1) / 2 + (length - full) * full
@@ -88,7 +88,7 @@ class Everything(Flat):
 def model_flops(policy: Policy, *, gradient: bool) -> PassFlops:
     """Count the passes of a model without numbers. Args: gradient: forward and backward, not forward alone."""
     (short, _), (long, windows), (scored, _) = (
-        passed(policy, length, scores, gradient) for length, scores in ((SHORT, SHORT), (LONG, SHORT), (LONG, LONG))
+        pass_flops(policy, length, scores, gradient) for length, scores in ((SHORT, SHORT), (LONG, SHORT), (LONG, LONG))
     )
     behind = (scored - long) / (LONG - SHORT)
     tokens_short, tokens_long = short - SHORT * behind, long - SHORT * behind
@@ -97,7 +97,7 @@ def model_flops(policy: Policy, *, gradient: bool) -> PassFlops:
     return PassFlops(token=token, pair=pairs / len(windows), scored=behind, windows=windows)
 
 
-def passed(policy: Policy, length: int, scores: int, gradient: bool) -> tuple[int, tuple[int | None, ...]]:
+def pass_flops(policy: Policy, length: int, scores: int, gradient: bool) -> tuple[int, tuple[int | None, ...]]:
     """The operations of one text, and the windows of the layers."""
     ids = torch.zeros(length, dtype=torch.int64, device="meta")
     layout = Everything(torch.arange(length, device="meta"))
@@ -133,17 +133,19 @@ def step_flops(reader: RunReader) -> list[StepFlops]:
     """
     config, _ = resolve([recorded(reader.folder / RECIPE)])
     forward, both = flops_of(config.model_dump_json(include={"policy"}))
-    trained = {record.step: record.body["metrics"].get("trained", 0.0) for record in reader.records("step")}
-    found = []
+    training_flops = {record.step: record.body["metrics"].get("trained", 0.0) for record in reader.records("step")}
+    result = []
     for step, groups in groupby(steps_of(reader), lambda pair: pair[0]):
-        if step not in trained:
+        if step not in training_flops:
             continue  # The run is in the middle of it.
         some = [group for _, group in groups]
         replies = sum(rollout.tokens for group in some for rollout in group.rollouts)
-        sampled = sum(forward.of(span) for group in some for span in sampling(group))
+        sampling_flops = sum(forward.of(span) for group in some for span in sampling(group))
         whole = sum(both.of(span) for group in some for span in training(group))
-        found.append(StepFlops(step=step, sampled=sampled, trained=whole * trained[step] / max(1, replies)))
-    return found
+        result.append(
+            StepFlops(step=step, sampled=sampling_flops, trained=whole * training_flops[step] / max(1, replies))
+        )
+    return result
 
 
 def steps_of(reader: RunReader) -> Iterator[tuple[int, Group]]:
@@ -161,7 +163,7 @@ def flops_of(policy: str) -> tuple[PassFlops, PassFlops]:
 
 def sampling(group: Group) -> Iterator[Span]:
     """The tokens that are passed to sample a group: every different prompt once, then all of a reply but its last."""
-    turns = [turn for rollout in group.rollouts for turn in rollout.turns if drawn(turn)]
+    turns = [turn for rollout in group.rollouts for turn in rollout.turns if is_sampled(turn)]
     for prompt in {turn.prompt_ids for turn in turns}:
         yield Span(0, len(prompt), 0)
     for turn in turns:
@@ -169,7 +171,7 @@ def sampling(group: Group) -> Iterator[Span]:
         yield Span(start, start + count - 1, count)
 
 
-def drawn(turn: Turn) -> bool:
+def is_sampled(turn: Turn) -> bool:
     """Whether a turn was sampled. Tokens that were supplied have no log-probability."""
     return bool(turn.completion.token_ids) and not all(map(math.isnan, turn.completion.logprobs))
 

@@ -134,8 +134,8 @@ def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
     steps = [row["metrics"] for row in reader.metrics()]
     calls = mean([step.get("program/calls", 1.0) for step in steps])
     supposed = supposed_lengths(config, reply=max(1, round(mean([step["length"] for step in steps]) / max(1.0, calls))))
-    trained = [step["trained"] / max(1.0, step["tokens"]) for step in steps if "trained" in step]
-    found = replace(supposed, trained=mean(trained) if trained else 1.0)
+    shares = [step["trained"] / max(1.0, step["tokens"]) for step in steps if "trained" in step]
+    found = replace(supposed, trained=mean(shares) if shares else 1.0)
     if found.program is None:
         return found
     last = [record.step for record in reader.records("step")][-1]

@@ -83,29 +83,29 @@ def meta_policy(
 
 def texts(prompts: Sequence[int], group: int, reply: int) -> list[TokenSequence]:
     """The sequences of a step: for every prompt length, a group of replies that share nothing but their prompt."""
-    found: list[TokenSequence] = []
-    for place, length in enumerate(prompts):
-        prompt = torch.full((length,), place, device="cpu")
+    sequences: list[TokenSequence] = []
+    for i, length in enumerate(prompts):
+        prompt = torch.full((length,), i, device="cpu")
         for row in range(group):
             ids = torch.cat([prompt, torch.full((reply,), len(prompts) + row, device="cpu")])
-            found.append(
+            sequences.append(
                 TokenSequence(
                     token_ids=ids,
                     trainable=torch.arange(len(ids), device="cpu") >= length,
                     behavior_logp=torch.zeros(reply, dtype=torch.float64, device="cpu"),
                     version=torch.zeros(reply, dtype=torch.int64, device="cpu"),
                     turn=torch.zeros(reply, dtype=torch.int64, device="cpu"),
-                    rollout=len(found),
-                    group=place,
+                    rollout=len(sequences),
+                    group=i,
                     player=0,
                 )
             )
-    return found
+    return sequences
 
 
 def micro_batches(sequences: Sequence[TokenSequence], tokens: int) -> Iterator[tuple[list[TokenSequence], int]]:
     """Different micro-batches of a step, each with how many are like it: those of equal lengths."""
-    cuts = [[sequences[place] for place in places] for places in pieces(sequences, tokens)]
+    cuts = [[sequences[i] for i in indices] for indices in pieces(sequences, tokens)]
 
     def size(cut: Sequence[TokenSequence]) -> tuple[int, ...]:
         first = [len(list(rows)) for _, rows in groupby(cut, key=lambda text: text.group)]
@@ -132,11 +132,11 @@ def training(
     for some, times in micro_batches(sequences, micro_batch):
         work = text_pass(policy, some)
         with Count(device) as count:
-            found = policy(work)
-            gain = (torch.zeros_like(found.logp) * found.logp).sum()
+            output = policy(work)
+            gain = (torch.zeros_like(output.logp) * output.logp).sum()
             if entropy:
-                gain = gain + (torch.zeros_like(found.logp) * found.entropy).sum()
-            del found
+                gain = gain + (torch.zeros_like(output.logp) * output.entropy).sum()
+            del output
             (-gain).backward()
         seconds += times * count.time
         counts.append(count)
@@ -173,7 +173,7 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
     share = len(prompts) * group / rows
     lengths = [max(1, length - 1) for length in prompts[: max(1, rows // group)]]
     owners = [min(row // group, len(lengths) - 1) for row in range(rows)]
-    found, replayed = [], device.per_operation if device.per_replayed is None else device.per_replayed
+    costs, replayed = [], device.per_operation if device.per_replayed is None else device.per_replayed
     with Count(device) as count:
         layout = policy.decode()
         for depth in (0, 1, reply - 1):
@@ -182,14 +182,14 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
             layout.follow(plan)
             tokens = (sum(lengths) if plan.new else 0) + len(plan.group)
             draw(policy, policy.hidden(policy.place([0] * tokens), layout)[-len(plan.group) :])
-            found.append((count.seconds - seconds, count.operations - operations))
+            costs.append((count.seconds - seconds, count.operations - operations))
             if depth == 1:
                 grow(layout, max(length % SPAN for length in lengths), reply)
-        kept = sum(slot.keys.nbytes + slot.values.nbytes for slot in [*layout._prompts, *layout._own])
+        cache = sum(slot.keys.nbytes + slot.values.nbytes for slot in [*layout._prompts, *layout._own])
     noise = drawing(rows, policy.vocabulary, device)
-    (first, begun), *others = found
+    (first, operations_at_start), *others = costs
     seconds, operations = (sum(each) / 2 for each in zip(*others, strict=True))
-    seconds = first + begun * device.per_operation + (reply - 1) * (seconds + operations * replayed)
+    seconds = first + operations_at_start * device.per_operation + (reply - 1) * (seconds + operations * replayed)
     if device.per_replayed is not None:  # A pass of every new length is started from Python twice.
         seconds += 2 * (reply // BLOCK + 1) * operations * device.per_operation
     seconds += reply * (noise.seconds + rows * device.per_token)
@@ -197,7 +197,7 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
     return Cost(
         seconds=share * seconds,
         peak=count.peak + noise.peak,
-        kept=kept,
+        kept=cache,
         head=head,
         small=count.small + noise.small,
         large=count.large + noise.large,
@@ -214,13 +214,13 @@ def drawing(rows: int, vocabulary: int, device: Device) -> Cost:
     return Cost(seconds=rows * vocabulary * device.per_noise, peak=peak, small=small, large=peak - small)
 
 
-def grow(layout: Decode, begun: int, reply: int) -> None:
+def grow(layout: Decode, start: int, reply: int) -> None:
     """Take the memory that keys and values of a reply have taken at its end. Args: begun: tokens in front of it."""
-    for length in range(begun, begun + reply, BLOCK):
+    for length in range(start, start + reply, BLOCK):
         for layer in layout._own:
             layer.room(layout.most, blocks(length + 1), layout.furthest)
     for layer in layout._own:
-        layer.room(layout.most, blocks(begun + reply), layout.furthest)
+        layer.room(layout.most, blocks(start + reply), layout.furthest)
 
 
 def slots(lengths: Sequence[int], owners: Sequence[int], depth: int, furthest: int) -> Slots:

@@ -10,7 +10,7 @@ from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.plans.devices import Device
 from gnomon.plans.passes import Cost
 
-__all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "vllm_gpus"]
+__all__ = ["Places", "assign", "engines", "episodes_at_once", "own_machine", "vllm_gpus"]
 
 
 ASLEEP = 2.0**30
@@ -59,7 +59,7 @@ def episodes_at_once(config: RunConfig, prompts: Sequence[int], group: int) -> t
     return some, max(1.0, own / len(some))
 
 
-def placed(
+def assign(
     config: RunConfig,
     device: Device,
     state: Mapping[str, float],
@@ -82,30 +82,30 @@ def placed(
     train = replace(train, peak=processes * train.peak, small=processes * train.small, large=processes * train.large)
     program = {"program": device.program}
     alone = {**program, **state, "activations": train.peak, FREED: freed(device, train.peak, train)}
-    kept, gpus = dict(own), vllm_gpus(config)
-    sampled = {**program, **engine, **decode, FREED: freed(device, sampling.peak, sampling)}
+    own_parts, gpus = dict(own), vllm_gpus(config)
+    sampling_parts = {**program, **engine, **decode, FREED: freed(device, sampling.peak, sampling)}
     for name in ("engine weights", *(() if config.engine.cache_gib else ("keys and values",))):
-        sampled[name] /= max(1, gpus)  # A given size of keys and values is that of every GPU.
+        sampling_parts[name] /= max(1, gpus)  # A given size of keys and values is that of every GPU.
     if config.placement.samplers or gpus:
         if config.placement.learner_has_own_device:
-            return Places(phase="sampling", run={**program, **kept}, beside=alone, sampler=sampled)
+            return Places(phase="sampling", run={**program, **own_parts}, beside=alone, sampler=sampling_parts)
         alone = alone | {"program": device.program * (2 if ranks else 1)}
         others = {**program, **state, "activations": train.peak} if ranks > 1 and not cpu else {}
-        return Places(phase="training", run={**alone, **kept}, beside=others, sampler=sampled)
+        return Places(phase="training", run={**alone, **own_parts}, beside=others, sampler=sampling_parts)
     if config.placement.learner is LearnerPlace.SERVER:
-        return Places(phase="sampling", run={**sampled, **kept}, beside=alone)
+        return Places(phase="sampling", run={**sampling_parts, **own_parts}, beside=alone)
     if config.engine.sleep and not cpu:
         awake = {**engine, **decode}
         if train.peak + ASLEEP >= sum(awake.values()):
-            return Places(phase="training", run={**alone, "vLLM, asleep": ASLEEP, **kept})
-        return Places(phase="sampling", run={**program, **state, **awake, **kept})
+            return Places(phase="training", run={**alone, "vLLM, asleep": ASLEEP, **own_parts})
+        return Places(phase="sampling", run={**program, **state, **awake, **own_parts})
     together = config.placement.engine is EngineKind.VLLM or config.rollout.lag > 0 or bool(ranks and not cpu)
     phase, more = busiest(decode, train, together=together)
     if together:
         more[FREED] = freed(device, sampling.peak, sampling) + freed(device, train.peak, train)
     else:
         more[FREED] = freed(device, sum(more.values()), sampling, train)
-    run = {"program": device.program * (2 if ranks else 1), **state, **engine, **kept, **more}
+    run = {"program": device.program * (2 if ranks else 1), **state, **engine, **own_parts, **more}
     return Places(phase=phase, run=run, beside=alone if ranks > 1 and not cpu else {})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
-from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, vllm_gpus
+from gnomon.plans.places import assign, engines, episodes_at_once, own_machine, vllm_gpus
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import micro_batch_counts, rank_memory, share_of_time, sum_memory
 from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_seconds
@@ -199,24 +200,24 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     }
     entropy, size = config.regularize.entropy != 0, config.optim.micro_batch
     train = trained_model.cost(lambda policy: training(policy, sequences, device, entropy=entropy, micro_batch=size))
-    moved = list(learner.masters.parameters.values())
-    masters, share = bytes_of(moved), share_of_time(config, sequences, device, learner.width)
-    asked = row.needs_reference or full_kl(config)
+    weights = list(learner.masters.parameters.values())
+    masters, share = bytes_of(weights), share_of_time(config, sequences, device, learner.width)
+    with_reference = row.needs_reference or full_kl(config)
     rollouts = len(lengths.prompts) * config.rollout.group
     seconds = {
         "sampling": sampling.seconds,
         "training": lengths.trained * config.optim.epochs * share * train.seconds,
-        "optimiser": config.optim.updates * step_seconds(config, device, moved) / max(1, config.ranks),
+        "optimiser": config.optim.updates * step_seconds(config, device, weights) / max(1, config.ranks),
         "records": rollouts * PER_ROLLOUT,
         "weights to the engine": 2 * masters / device.bandwidth
         + 2 * trained_model.cost(lambda policy: probing(policy, device)).seconds,
     }
     if lengths.program is not None:
         seconds["programs"] = lengths.beside(rollouts)
-    if asked:
+    if with_reference:
         prompts = read_by_reference(lengths.prompts, row)
-        read = texts(prompts, lengths.conversations(config.rollout.group), lengths.conversation)
-        scored = reference.cost(lambda policy: scoring(policy.unadapted, read, device, micro_batch=size))
+        reference_sequences = texts(prompts, lengths.conversations(config.rollout.group), lengths.conversation)
+        scored = reference.cost(lambda policy: scoring(policy.unadapted, reference_sequences, device, micro_batch=size))
         seconds["reference"] = share * scored.seconds
     if Need.VALUES in row.asks:
         seconds["critic"] = seconds["training"] + seconds["optimiser"]
@@ -224,33 +225,33 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         scored = trained_model.cost(lambda policy: scoring(policy, sequences, device, micro_batch=size))
         seconds["scoring before the first update"] = share * scored.seconds
     state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(config, learner)
-    stepping = step_bytes(config, device, moved)
+    stepping = step_bytes(config, device, weights)
     train = replace(train, peak=max(train.peak, stepping, sum_memory(learner) if config.ranks else 0.0))
-    if asked:
+    if with_reference:
         of_reference = bytes_of(reference.whole.model.parameters()) / max(1, config.ranks)
         state["reference"] = 0.0 if learner.adapter and not config.policy.reference else of_reference
     if Need.VALUES in row.asks:
-        moments = adam_bytes(config, moved) / max(1, config.ranks)
+        moments = adam_bytes(config, weights) / max(1, config.ranks)
         state["critic"] = state["weights"] + state["gradients"] + moments
     engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
     others = opponents(config, sampler)
     always: dict[str, float] = {"weights of open steps": held_versions(config, device) * masters}
-    place = config.placement
-    if place.engine is EngineKind.VLLM and not place.samplers:  # The opponent's engine is in the run's process.
+    placement = config.placement
+    if placement.engine is EngineKind.VLLM and not placement.samplers:  # The opponent's engine is in the run's process.
         always |= others
     else:
         engine |= others
-    largest = max(sampling, held_out, *sets.values(), key=peak_of)
-    found = placed(config, device, state, engine, always, largest, train)
+    largest = max(sampling, held_out, *sets.values(), key=attrgetter("peak"))
+    where = assign(config, device, state, engine, always, largest, train)
     return Plan(
         device=device,
         lengths=lengths,
         parameters=sum(value.numel() for value in learner.model.parameters() if value.dtype.is_floating_point)
         - (sum(value.numel() for value in learner.masters.parameters.values()) if learner.adapter else 0),
-        trained=sum(value.numel() for value in moved),
-        memory=some(found.run),
-        learner=some(found.beside),
-        sampler=some(found.sampler),
+        trained=sum(value.numel() for value in weights),
+        memory=some(where.run),
+        learner=some(where.beside),
+        sampler=some(where.sampler),
         samplers=config.placement.samplers or vllm_gpus(config),
         sleeps=config.engine.sleep,
         own_gpus=bool(vllm_gpus(config)),
@@ -259,7 +260,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         served=config.placement.learner is LearnerPlace.SERVER,
         apart=config.placement.learner is LearnerPlace.CLUSTER,
         micro_batches=micro_batch_counts(config, sequences)[0],
-        phase=found.phase,
+        phase=where.phase,
         seconds=seconds,
         evaluation=held_out.seconds + lengths.beside(len(lengths.held_out) * config.eval.samples),
         tokens=round(rollouts * lengths.calls * lengths.reply),
@@ -287,8 +288,8 @@ def held_versions(config: RunConfig, device: Device) -> int:
     """
     lag = min(config.rollout.lag, config.budget.steps)
     if config.placement.samplers:
-        held = lag + 1 if config.rollout.in_flight else engines(config)
-        return held if device.name == "cpu" else 0
+        copies = lag + 1 if config.rollout.in_flight else engines(config)
+        return copies if device.name == "cpu" else 0
     open_steps = lag + 1 if lag and not config.rollout.in_flight else 0
     return open_steps if device.name == "cpu" or not config.ranks else 0
 
@@ -301,17 +302,17 @@ def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:
         folder, precision = described(config.players.opponent), make_precision(config).alone
         return {"opponents": engines(config) * bytes_of(meta_policy(folder, precision).model.parameters())}
     own = bytes_of(sampler.model.parameters())
-    kept = config.players.keep * bytes_of(sampler.masters.parameters.values())
-    return {"opponents": engines(config) * own + kept}
+    past = config.players.keep * bytes_of(sampler.masters.parameters.values())
+    return {"opponents": engines(config) * own + past}
 
 
 def layout_of(config: RunConfig, device: Device) -> Whole:
     """The attention of the learner on the device, as `attention_of` chooses it there."""
-    chosen = config.policy.attention
-    if chosen == "auto" and device.name != "cpu" and config.policy.device != "cpu":
+    attention = config.policy.attention
+    if attention == "auto" and device.name != "cpu" and config.policy.device != "cpu":
         models = [described(path) for path in (config.policy.path, config.policy.reference) if path]
-        chosen = "flex" if all(map(fits_flex, models)) else "exact"
-    return PlannedFlex if chosen not in ("auto", "exact") else Packed
+        attention = "flex" if all(map(fits_flex, models)) else "exact"
+    return PlannedFlex if attention not in ("auto", "exact") else Packed
 
 
 def trainable(config: RunConfig, whole: Whole, layers: int = 0) -> Policy:
@@ -343,39 +344,37 @@ def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:
 
 def whole_memory(config: RunConfig, policy: Policy) -> dict[str, float]:
     """Bytes of a learner in one process by part, without activations."""
-    kept = state_bytes(config, policy.masters.parameters.values())
+    optimizer = state_bytes(config, policy.masters.parameters.values())
     masters, own = bytes_of(policy.masters.parameters.values()), bytes_of(policy.model.parameters())
     copies = masters if policy.precision.rounds and not policy.adapter else 0.0
-    return {"weights": own + copies, "gradients": masters, "optimiser": kept}
+    return {"weights": own + copies, "gradients": masters, "optimiser": optimizer}
 
 
-def peak_of(cost: Cost) -> float:
-    return cost.peak
-
-
-def sampled(config: RunConfig, model: Deep, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:
+def sampling_cost(
+    config: RunConfig, model: Deep, prompts: Sequence[int], group: int, reply: int, device: Device
+) -> Cost:
     """Sampling of some prompts by the run's engine, or by each of its samplers."""
     some, times = episodes_at_once(config, prompts, group)
     if own_machine(config, device):
         times *= max(1.0, config.placement.samplers * config.threads / (os.cpu_count() or 1))
     if config.placement.engine is EngineKind.VLLM:
-        found = by_vllm(config, model.whole, some, group, reply, device)
+        cost = by_vllm(config, model.whole, some, group, reply, device)
     else:
-        found = model.cost(lambda policy: decoding(policy, some, group, reply, device, config.rollout.max_tokens))
-    return replace(found, seconds=times * found.seconds)
+        cost = model.cost(lambda policy: decoding(policy, some, group, reply, device, config.rollout.max_tokens))
+    return replace(cost, seconds=times * cost.seconds)
 
 
 def played(
     config: RunConfig, model: Deep, lengths: Lengths, prompts: Sequence[int], group: int, device: Device
 ) -> Cost:
     """Sampling of all replies of some episodes. The prompts of a program's later calls are its own."""
-    found = sampled(config, model, prompts, lengths.conversations(group), lengths.reply, device)
+    found = sampling_cost(config, model, prompts, lengths.conversations(group), lengths.reply, device)
     program = lengths.program
     if program is None:
         return found
     own = [program.grown(prompt, lengths.reply) for prompt in prompts for _ in range(lengths.conversations(group))]
-    last = sampled(config, model, own, 1, lengths.reply, device)
-    return replace(max(found, last, key=peak_of), seconds=program.turns * (found.seconds + last.seconds) / 2)
+    last = sampling_cost(config, model, own, 1, lengths.reply, device)
+    return replace(max(found, last, key=attrgetter("peak")), seconds=program.turns * (found.seconds + last.seconds) / 2)
 
 
 def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:
@@ -386,13 +385,13 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
     heads = getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads
     per_token = 2 * settings.num_hidden_layers * heads * size * policy.precision.compute.itemsize
     rows, length = len(prompts) * group, sum(prompts) / len(prompts) + reply
-    kept = rows * length * per_token
+    cache = rows * length * per_token
     products = 2 * (weights / policy.precision.compute.itemsize) / device.rate(policy.precision.compute)
-    step = max((weights + kept / 2) / device.bandwidth, rows * products)
+    step = max((weights + cache / 2) / device.bandwidth, rows * products)
     return Cost(
         seconds=(reply * step + sum(prompts) * products) / max(1, vllm_gpus(config)),
-        peak=(config.engine.cache_gib * GIB or kept) + VLLM_SPARE,
-        kept=config.engine.cache_gib * GIB or kept,
+        peak=(config.engine.cache_gib * GIB or cache) + VLLM_SPARE,
+        kept=config.engine.cache_gib * GIB or cache,
     )
 
 

@@ -35,10 +35,10 @@ def share_of_time(config: RunConfig, sequences: Sequence[TokenSequence], device:
     """
     if not config.ranks:
         return 1.0
-    found = costs(sequences, pieces(sequences, config.optim.micro_batch), width)
-    rounds = sum(found[place] for place in costliest_first(found)[:: config.ranks])
+    per_piece = costs(sequences, pieces(sequences, config.optim.micro_batch), width)
+    rounds = sum(per_piece[i] for i in costliest_first(per_piece)[:: config.ranks])
     crowd = config.ranks * config.threads / (os.cpu_count() or 1) if device.name == "cpu" else 1.0
-    return rounds / sum(found) * max(1.0, crowd)
+    return rounds / sum(per_piece) * max(1.0, crowd)
 
 
 def rank_memory(config: RunConfig, policy: Policy, sequences: Sequence[TokenSequence]) -> dict[str, float]:
@@ -49,11 +49,11 @@ def rank_memory(config: RunConfig, policy: Policy, sequences: Sequence[TokenSequ
     """
     *layers, outside = groups(policy)
     frozen = [value for value in policy.model.parameters() if not value.requires_grad]
-    trained = bytes_of(policy.masters.parameters.values()) / config.ranks
+    share = bytes_of(policy.masters.parameters.values()) / config.ranks
     _, most = micro_batch_counts(config, sequences)
     return {
-        "weights": trained + bytes_of(frozen) / config.ranks,
-        "gradients": (1 + most.bit_length()) * trained,  # That before the step, and sums of 1, 2, 4, … micro-batches.
+        "weights": share + bytes_of(frozen) / config.ranks,
+        "gradients": (1 + most.bit_length()) * share,  # That before the step, and sums of 1, 2, 4, … micro-batches.
         "optimiser": state_bytes(config, policy.masters.parameters.values()) / config.ranks,
         "gathered": AT_ONCE * max(map(bytes_of, layers), default=0.0) + bytes_of(outside),
     }
@@ -68,6 +68,6 @@ def sum_memory(policy: Policy) -> float:
 def groups(policy: Policy) -> list[list[Tensor]]:
     """The parameters of every layer, and at the end those outside: each group is gathered together."""
     layers = [module for module in policy.model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    found: list[list[Tensor]] = [list(layer.parameters()) for layer in layers]
-    inside = {id(value) for group in found for value in group}
-    return [*found, [value for value in policy.model.parameters() if id(value) not in inside]]
+    result: list[list[Tensor]] = [list(layer.parameters()) for layer in layers]
+    inside = {id(value) for group in result for value in group}
+    return [*result, [value for value in policy.model.parameters() if id(value) not in inside]]

@@ -31,9 +31,9 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
     for name, size in plan.memory.items():
         yield f"  {name:<22} {size / GIB:7.2f} GiB"
     if plan.learner:
-        yield from place(plan.learner, learner_place(plan))
+        yield from beside_lines(plan.learner, learner_place(plan))
     if plan.sampler:
-        yield from place(plan.sampler, plan.sampler_place)
+        yield from beside_lines(plan.sampler, plan.sampler_place)
         if plan.together:
             yield f"together     {plan.total / GIB:.2f} GiB, on this machine"
     tokens = f"{plan.tokens:,} tokens in replies of {plan.lengths.reply}, {plan.tokens / plan.step:,.0f} per second"
@@ -52,7 +52,7 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
         yield f"idle         {idle} of {plan.ranks} processes: a smaller optim.micro_batch makes more micro-batches"
 
 
-def place(memory: Mapping[str, float], where: str) -> Iterator[str]:
+def beside_lines(memory: Mapping[str, float], where: str) -> Iterator[str]:
     yield f"beside it    {sum(memory.values()) / GIB:.2f} GiB, on {where}"
     for name, size in memory.items():
         yield f"  {name:<22} {size / GIB:7.2f} GiB"

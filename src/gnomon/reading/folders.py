@@ -20,17 +20,17 @@ DEPTH = 5
 """Levels below a given folder in which runs are looked for."""
 
 
-def run_folders(places: Sequence[Path]) -> dict[str, Path]:
+def run_folders(roots: Sequence[Path]) -> dict[str, Path]:
     """Name to folder: the folder's own name for a run that was given itself, else its path below the given folder."""
-    found: dict[str, Path] = {}
-    for place in places:
-        for folder in below(place.resolve(), DEPTH):
-            name = str(folder.relative_to(place.resolve())) if folder != place.resolve() else folder.name
+    folders: dict[str, Path] = {}
+    for root in roots:
+        for folder in below(root.resolve(), DEPTH):
+            name = str(folder.relative_to(root.resolve())) if folder != root.resolve() else folder.name
             name = name.encode("utf-8", "replace").decode()  # A name on the disk may be no valid text.
-            while name in found and found[name] != folder:
+            while name in folders and folders[name] != folder:
                 name += "~"
-            found[name] = folder
-    return dict(sorted(found.items()))
+            folders[name] = folder
+    return dict(sorted(folders.items()))
 
 
 def below(folder: Path, depth: int) -> Iterator[Path]:

@@ -55,12 +55,12 @@ def followed(
     correct: str,
     options: Options,
     stop: Callable[[], bool],
-    stored: Callable[[int], None] = lambda step: None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> dict[str, Any]:
     """Import a log while it is written, with its alarms at the end. Args and Raises: as `follow`."""
     format = format or recognised(source)
-    found = follow(source, folder, format, correct, options, stop, stored, note_alarms)
-    return {"run": str(folder), "format": format, **found}
+    facts = follow(source, folder, format, correct, options, stop, on_step, note_alarms)
+    return {"run": str(folder), "format": format, **facts}
 
 
 def note_alarms(run: ImportedRun) -> None:

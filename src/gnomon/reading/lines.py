@@ -28,10 +28,10 @@ def fit(text: str, width: int) -> str:
     Fields of a line are separated by two or more spaces. A line is broken between fields first, and within a field
     only where the field alone is too long. What follows is indented to the second field.
     """
-    return "\n".join(part for line in text.split("\n") for part in broken(line, width))
+    return "\n".join(part for line in text.split("\n") for part in wrap(line, width))
 
 
-def broken(line: str, width: int) -> Iterator[str]:
+def wrap(line: str, width: int) -> Iterator[str]:
     """One line as the lines that it takes."""
     if len(line) <= width:
         yield line

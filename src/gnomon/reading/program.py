@@ -21,7 +21,7 @@ def program_facts(end: str, turns: Sequence[Turn], calls: Calls | None = None) -
         "status": value["status"],
         "limit": value["limit"],
         "output": value["output"],
-        "changed": {name: shown(data) for name, data in value["changed"].items()},
+        "changed": {name: listing(data) for name, data in value["changed"].items()},
         "removed": value["removed"],
         "parents": parents(turns),
         "branches": len({turn.fork for turn in turns}),
@@ -31,18 +31,18 @@ def program_facts(end: str, turns: Sequence[Turn], calls: Calls | None = None) -
 
 def parents(turns: Sequence[Turn]) -> list[int | None]:
     """For each turn, the earlier turn that it continues, token for token; None for one that begins anew."""
-    found = list[int | None]()
-    for place, turn in enumerate(turns):
+    result = list[int | None]()
+    for i, turn in enumerate(turns):
         lengths = dict[int, int]()
-        for earlier, other in enumerate(turns[:place]):
+        for earlier, other in enumerate(turns[:i]):
             whole = other.prompt_ids + other.completion.token_ids
             if turn.prompt_ids[: len(whole)] == whole:
                 lengths[earlier] = len(whole)
-        found.append(max(lengths, key=lengths.__getitem__, default=None))
-    return found
+        result.append(max(lengths, key=lengths.__getitem__, default=None))
+    return result
 
 
-def shown(data: str | Mapping[str, str]) -> str:
+def listing(data: str | Mapping[str, str]) -> str:
     if isinstance(data, str):
         return data
     size = len(b64decode(data["base64"]))
@@ -85,10 +85,10 @@ def ending(facts: Mapping[str, Any]) -> str:
     return f"exit status {facts['status']}"
 
 
-def origin(facts: Mapping[str, Any], place: int) -> str:
+def origin(facts: Mapping[str, Any], index: int) -> str:
     """Where a turn comes from, unless it continues the turn before."""
-    parent = facts["parents"][place]
-    if parent == place - 1 or not place:
+    parent = facts["parents"][index]
+    if parent == index - 1 or not index:
         return ""
     return "a new conversation" if parent is None else f"continues turn {parent + 1}"
 
@@ -96,13 +96,13 @@ def origin(facts: Mapping[str, Any], place: int) -> str:
 def tree(facts: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
     """Yield the branches: depth, and the turns that continue one another."""
     parents, depths, run = facts["parents"], dict[int, int](), list[int]()
-    for place, parent in enumerate(parents):
-        if place and parent == place - 1:
-            run.append(place)
-            depths[place] = depths[place - 1]
+    for i, parent in enumerate(parents):
+        if i and parent == i - 1:
+            run.append(i)
+            depths[i] = depths[i - 1]
             continue
         if run:
             yield depths[run[0]], run
-        depths[place], run = 0 if parent is None else depths[parent] + 1, [place]
+        depths[i], run = 0 if parent is None else depths[parent] + 1, [i]
     if run:
         yield depths[run[0]], run

@@ -36,12 +36,12 @@ def rank(reader: RunReader, by: str = "variance") -> dict[str, Any]:
             visits[name][row.step].append(row.reward)
     if not visits:
         raise RunError("E159", "the run has no rollouts of train tasks", where=str(reader.folder))
-    found: list[dict[str, Any]] = []
+    ranking: list[dict[str, Any]] = []
     for name, steps in visits.items():
         rewards = [reward for step in steps.values() for reward in step]
         facts = {"id": name, "index": first[name], "visits": len(steps), "mean": fmean(rewards)}
         facts |= {"variance": pvariance(rewards), "drift": pvariance([fmean(step) for step in steps.values()])}
-        found.append(facts)
+        ranking.append(facts)
     # Ties are broken by the id, so that the same run gives the same file.
-    found.sort(key=lambda facts: (-facts[by], facts["id"]))
-    return {"run": reader.uuid, "by": by, "tasks": found}
+    ranking.sort(key=lambda facts: (-facts[by], facts["id"]))
+    return {"run": reader.uuid, "by": by, "tasks": ranking}

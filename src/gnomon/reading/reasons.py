@@ -25,7 +25,7 @@ LONGEST = 200
 """Characters of an answer that a sentence quotes."""
 
 
-def verdict_reason(body: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+def verdict_reason(body: Mapping[str, Any], task_body: Mapping[str, Any]) -> str:
     """Why a reply is not right; empty for one that is.
 
     Args: body: of the rollout's record; asked: of its `task` record.
@@ -35,12 +35,12 @@ def verdict_reason(body: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
         return ""
     if status == Status.NO_ANSWER:
         cut = body.get("stop") in (Stop.TRUNCATED, Stop.CONTEXT) or body.get("finish") == "length"
-        found = body.get("detail") or "no answer was found in the reply"
-        return f"{found}: the token limit ended the reply" if cut else str(found)
+        detail = body.get("detail") or "no answer was found in the reply"
+        return f"{detail}: the token limit ended the reply" if cut else str(detail)
     if body.get("detail"):
         return str(body["detail"])
     if status == Status.WRONG:
-        return wrong_reason(body.get("extracted"), asked.get("answer"))
+        return wrong_reason(body.get("extracted"), task_body.get("answer"))
     return UNEXPLAINED.get(status, "")
 
 
@@ -61,10 +61,10 @@ def wrong_reason(extracted: str | None, answer: Any) -> str:
 def value_of(text: str, *, alone: bool = False) -> Fraction | None:
     """The value of an arithmetic expression; None for other text. Args: alone: whether a single number counts too."""
     try:
-        found = evaluate(text.strip())
+        expression = evaluate(text.strip())
     except Malformed:
         return None
-    return found.value if alone or len(found.numbers) > 1 else None
+    return expression.value if alone or len(expression.numbers) > 1 else None
 
 
 def short(text: str) -> str:

@@ -28,21 +28,21 @@ def follow(folder: Path, *, last: int = 10, texts: int = 0, going_on: bool = Tru
     """
     with RunReader(folder) as reader:
         steps = [record.seq for record in reader.records("step")]
-        seen = steps[-last - 1] + 1 if 0 <= last < len(steps) else 0
+        position = steps[-last - 1] + 1 if 0 <= last < len(steps) else 0
         if last == 0 and steps:
-            seen = steps[-1] + 1
-        head = reader.head(seen)
+            position = steps[-1] + 1
+        head = reader.head(position)
         while True:
             running = reader.status is RunStatus.RUNNING  # Asked first, so that the last records are not missed.
-            if reader.head(seen) != head:
+            if reader.head(position) != head:
                 again = next(attempt for attempt in reversed(reader.attempts) if not attempt.failed)
                 yield f"the run went back to step {again.step}; its older records are kept as an attempt"
-                seen = min(seen, again.seq)
-            for row in reader.rows(seen):
-                seen = row[0] + 1
+                position = min(position, again.seq)
+            for row in reader.rows(position):
+                position = row[0] + 1
                 if row[1].partition(".")[0] in ("step", "baseline", "evaluation"):
                     yield from lines(reader, unpack(row)[0], texts)
-            head = reader.head(seen)
+            head = reader.head(position)
             if not (running and going_on):
                 reason = f" ({one_line(reader.reason)})" if reader.reason else ""
                 yield f"{reader.status.value}{reason}: {reader.steps} steps"
@@ -58,15 +58,15 @@ def lines(reader: RunReader, record: Record, texts: int) -> Iterator[str]:
         for row in reader.rollout_rows(record.step, kind=kind)[:texts]:
             assert row.step is not None and row.task is not None and row.sample is not None
             reply = one_line(reader.rollout(row.step, row.task, row.sample, kind).body["reply"])
-            place = Address(kind, row.step, row.task, row.sample)
+            address = Address(kind, row.step, row.task, row.sample)
             excerpt = reply if len(reply) <= EXCERPT else f"{reply[:EXCERPT]} …"
-            yield f"    {place}   {row.status}   {number(row.reward)}   {excerpt}"
+            yield f"    {address}   {row.status}   {number(row.reward)}   {excerpt}"
 
 
 def step_line(record: Record) -> str:
     metrics = record.body["metrics"]
-    found = [f"{name} {number(metrics[name])}" for name in SHOWN if name in metrics]
-    return "  ".join([f"step {record.step}", *found])
+    numbers = [f"{name} {number(metrics[name])}" for name in SHOWN if name in metrics]
+    return "  ".join([f"step {record.step}", *numbers])
 
 
 def evaluation_line(record: Record) -> str:

@@ -21,9 +21,9 @@ from gnomon.verifiers.breakdown import Line, lines
 
 __all__ = [
     "Address",
-    "address",
+    "figure",
     "groups_text",
-    "known",
+    "parse_address",
     "rollout",
     "rollout_text",
     "rollouts",
@@ -67,9 +67,9 @@ def summary(reader: RunReader) -> dict[str, Any]:
 
 def measurements(reader: RunReader, name: str = "") -> list[dict[str, Any]]:
     """The baseline and the evaluations after it, without their rollouts. Args: name: of an evaluation set."""
-    wanted = ("pass_at", "length", "truncated", "statuses")
+    keys = ("pass_at", "length", "truncated", "statuses")
     return [
-        {"step": record.step, **{key: record.body[key] for key in wanted if key in record.body}}
+        {"step": record.step, **{key: record.body[key] for key in keys if key in record.body}}
         for record in reader.evaluations(name)
     ]
 
@@ -114,7 +114,7 @@ def breakdown_text(facts: Mapping[str, Any]) -> list[str]:
     return rows
 
 
-def known(value: float | None, form: str = "") -> str:
+def figure(value: float | None, form: str = "") -> str:
     """A number, or `-` where an imported run has none."""
     return "-" if value is None else format(value, form)
 
@@ -134,9 +134,9 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     for name, body in (("baseline", facts["baseline"]), ("held-out", facts["held_out"])):
         if body:
             text.append(f"{name:<12} {measurement_text(body)}")
-    for name, found in facts["sets"].items():
-        text.append(f"set {name}, baseline   {measurement_text(found[0])}")
-        text += [f"set {name}, step {body['step']}   {measurement_text(body)}" for body in found[-1:] if body["step"]]
+    for name, bodies in facts["sets"].items():
+        text.append(f"set {name}, baseline   {measurement_text(bodies[0])}")
+        text += [f"set {name}, step {body['step']}   {measurement_text(body)}" for body in bodies[-1:] if body["step"]]
     for name in ("reward", "length"):
         values = [value for value in facts["curve"][name] if value is not None]
         if values:
@@ -160,7 +160,7 @@ def measurement_text(body: Mapping[str, Any]) -> str:
     rates = "   ".join(
         f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
     )
-    sizes = f"length {known(body['length'], '.1f')}   truncated {known(body['truncated'], '.0%')}"
+    sizes = f"length {figure(body['length'], '.1f')}   truncated {figure(body['truncated'], '.0%')}"
     return f"{rates}   {sizes}{unjudged_text(body)}"
 
 
@@ -190,27 +190,27 @@ def numerics_text(facts: Mapping[str, Any]) -> list[str]:
 def extension_text(extension: Mapping[str, Any]) -> str:
     """The settings that changed when the run was resumed."""
     before = extension["before"]
-    found = [f"{key} was {before.get(key, 'unset')} and is {value}" for key, value in extension["settings"].items()]
-    return f"extended     from step {extension['step']}: {one_line(', '.join(found))}"
+    changes = [f"{key} was {before.get(key, 'unset')} and is {value}" for key, value in extension["settings"].items()]
+    return f"extended     from step {extension['step']}: {one_line(', '.join(changes))}"
 
 
 def attempt_text(folder: str, attempt: Mapping[str, Any]) -> str:
     """An attempt: records that a resumed run replaced, and how to read them."""
     how = "of a step that failed" if attempt["failed"] else "that the resumed run replaced"
-    read = f"\n             read: gnomon show {folder} {attempt['read']}" if attempt["read"] else ""
+    command = f"\n             read: gnomon show {folder} {attempt['read']}" if attempt["read"] else ""
     return (
         f"attempt {attempt['number']:<4} {attempt['records']} records {how}, from step {attempt['step']}: "
-        f"{one_line(attempt['why'])}{read}"
+        f"{one_line(attempt['why'])}{command}"
     )
 
 
 def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
     """An alarm, its rollouts and what to do."""
     lines = [f"ALARM        {one_line(alarm['name'])} at step {alarm['step']}: {one_line(alarm['sentence'])}"]
-    places = [one_line(place) for place in alarm["read"]]
-    if places:
-        more = f"   and {', '.join(places[1:])}" if places[1:] else ""
-        lines.append(f"             read: gnomon show {folder} {places[0]}{more}")
+    addresses = [one_line(rollout) for rollout in alarm["read"]]
+    if addresses:
+        more = f"   and {', '.join(addresses[1:])}" if addresses[1:] else ""
+        lines.append(f"             read: gnomon show {folder} {addresses[0]}{more}")
     if advice := ADVICE.get(alarm["name"]):
         lines.append(f"             do: {advice}")
     return "\n".join(lines)
@@ -244,18 +244,18 @@ ADDRESS = re.compile(
 )
 
 
-def address(text: str) -> Address:
+def parse_address(text: str) -> Address:
     """Parse `STEP`, `STEP:TASK`, `STEP:TASK:SAMPLE` or `task:TASK`, after optional `attempt-N:` and `held-out:`.
 
     `held-out.SET:` selects an evaluation set.
 
     Raises: ConfigError E004.
     """
-    found = ADDRESS.fullmatch(text)
-    if found is None:
+    match = ADDRESS.fullmatch(text)
+    if match is None:
         fix = "use STEP, STEP:TASK, STEP:TASK:SAMPLE or task:TASK, with held-out: before it for held-out tasks"
         raise ConfigError("E004", f"{text!r} is not a rollout address", fix=fix)
-    attempt, held_out, through, *parts = found.groups()
+    attempt, held_out, through, *parts = match.groups()
     kind = held_out[:-1].replace("-", "_", 1) if held_out else "rollout"
     number = int(attempt[8:-1]) if attempt else 0
     if through:
@@ -264,22 +264,22 @@ def address(text: str) -> Address:
     return Address(kind, step, task, sample, number)
 
 
-def found_at(reader: RunReader, place: Address) -> Address:
+def resolved(reader: RunReader, address: Address) -> Address:
     """The address; if only attempts have rollouts there, with the last such attempt."""
-    if place.attempt or reader.rollout_rows(kind=place.kind, step=place.step, task=place.task):
-        return place
+    if address.attempt or reader.rollout_rows(kind=address.kind, step=address.step, task=address.task):
+        return address
     for attempt in reversed(reader.attempts):
-        if reader.rollout_rows(kind=place.kind, step=place.step, task=place.task, attempt=attempt.number):
-            return replace(place, attempt=attempt.number)
-    return place
+        if reader.rollout_rows(kind=address.kind, step=address.step, task=address.task, attempt=attempt.number):
+            return replace(address, attempt=attempt.number)
+    return address
 
 
-def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
+def rollouts(reader: RunReader, address: Address) -> list[dict[str, Any]]:
     """Every rollout of a step or task, in order. Raises: RunError E409 if there are none."""
-    place = found_at(reader, place)
-    found = [
+    address = resolved(reader, address)
+    rows = [
         {
-            "address": str(replace(place, step=record.step, task=record.task, sample=record.sample)),
+            "address": str(replace(address, step=record.step, task=record.task, sample=record.sample)),
             "step": record.step,
             "task": record.task,
             "reward": record.body["reward"],
@@ -287,17 +287,17 @@ def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
             "tokens": record.body["tokens"],
             "reply": record.body["reply"],
         }
-        for record in held(reader, place)
+        for record in rollout_records(reader, address)
     ]
-    if not found:
-        raise reader.absent(place.kind, place.step, place.task)
-    return found
+    if not rows:
+        raise reader.absent(address.kind, address.step, address.task)
+    return rows
 
 
-def held(reader: RunReader, place: Address) -> Iterator[Record]:
+def rollout_records(reader: RunReader, address: Address) -> Iterator[Record]:
     """The rollouts at an address; none for an attempt that does not exist."""
-    if place.attempt <= len(reader.attempts):
-        yield from reader.records(place.kind, place.step, place.task, attempt=place.attempt)
+    if address.attempt <= len(reader.attempts):
+        yield from reader.records(address.kind, address.step, address.task, attempt=address.attempt)
 
 
 def rows_text(facts: Sequence[Mapping[str, Any]]) -> str:
@@ -306,7 +306,7 @@ def rows_text(facts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def row_text(row: Mapping[str, Any]) -> str:
-    reward, tokens = known(row["reward"], ".3g"), known(row["tokens"])
+    reward, tokens = figure(row["reward"], ".3g"), figure(row["tokens"])
     return f"{row['address']:<24} {reward:>6}  {one_line(row['status']):<12} {tokens:>4} tokens"
 
 
@@ -317,24 +317,24 @@ LONG = 12
 def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
     """Rollouts by group: the prompt and every reply."""
     lines: list[str] = []
-    asked = ""
+    last_prompt = ""
     for (step, task), rows in groupby(facts, key=itemgetter("step", "task")):
         group = list(rows)
         right = sum(row["status"] == "correct" for row in group)
         lines.append(f"=== step {step}   task {task}   {right} of {len(group)} correct")
-        place = address(group[0]["address"])
-        if (prompt := question(asked_at(reader, place))) != asked:
+        address = parse_address(group[0]["address"])
+        if (prompt := question(task_at(reader, address))) != last_prompt:
             lines.append(indented(prompt, "    "))
-            asked = prompt
+            last_prompt = prompt
         for row in group:
             lines += [f"--- {row_text(row)}", indented(shortened(row), "    ")]
     return "\n".join(lines)
 
 
-def question(asked: Mapping[str, Any]) -> str:
+def question(task_body: Mapping[str, Any]) -> str:
     """The messages of a task and its reference answer, if it has one."""
-    answer = [] if asked["answer"] is None else [f"(answer: {asked['answer']})"]
-    return "\n".join([*map(message_text, asked["messages"]), *answer])
+    answer = [] if task_body["answer"] is None else [f"(answer: {task_body['answer']})"]
+    return "\n".join([*map(message_text, task_body["messages"]), *answer])
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -356,29 +356,29 @@ def indented(text: str, by: str) -> str:
     return "\n".join(by + line for line in printable(text).split("\n"))
 
 
-def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
+def rollout(reader: RunReader, address: Address) -> dict[str, Any]:
     """A rollout with its task. Raises: RunError E409 if there is none."""
-    step, task, sample = place.step, place.task, place.sample
+    step, task, sample = address.step, address.task, address.sample
     assert step is not None and task is not None and sample is not None
-    place = found_at(reader, place)
-    found = next((record for record in held(reader, place) if record.sample == sample), None)
-    if found is None:
-        raise reader.absent(place.kind, step, task, sample)
-    asked = dict(asked_at(reader, place))
-    facts = {"step": step, "task": task, "sample": sample, "asked": asked, **found.body}
-    if found.body.get("end"):
-        played = rollout_of(Record(kind="task", step=step, task=task, body=asked), found)
+    address = resolved(reader, address)
+    match = next((record for record in rollout_records(reader, address) if record.sample == sample), None)
+    if match is None:
+        raise reader.absent(address.kind, step, task, sample)
+    task_body = dict(task_at(reader, address))
+    facts = {"step": step, "task": task, "sample": sample, "asked": task_body, **match.body}
+    if match.body.get("end"):
+        played = rollout_of(Record(kind="task", step=step, task=task, body=task_body), match)
         facts["program"] = program_facts(played.end, played.turns, played.calls)
     return facts
 
 
-def asked_at(reader: RunReader, place: Address) -> Mapping[str, Any]:
+def task_at(reader: RunReader, address: Address) -> Mapping[str, Any]:
     """The task of a rollout. The task may be in the run while the rollout is in an attempt."""
-    for attempt in dict.fromkeys((place.attempt, *range(len(reader.attempts) + 1))):
-        for record in reader.records("task", place.step, place.task, attempt=attempt):
-            if record.body["of"] == place.kind:
+    for attempt in dict.fromkeys((address.attempt, *range(len(reader.attempts) + 1))):
+        for record in reader.records("task", address.step, address.task, attempt=attempt):
+            if record.body["of"] == address.kind:
                 return record.body
-    raise reader.absent(place.kind, place.step, place.task)
+    raise reader.absent(address.kind, address.step, address.task)
 
 
 def rollout_text(facts: Mapping[str, Any]) -> str:
@@ -391,7 +391,7 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
         [
             *conversation(facts),
             *(program_text(facts["program"]) if "program" in facts else ()),
-            f"--- verdict: {one_line(facts['status'])}   reward {known(facts['reward'], 'g')}{credit}",
+            f"--- verdict: {one_line(facts['status'])}   reward {figure(facts['reward'], 'g')}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
     )
@@ -401,15 +401,15 @@ def conversation(facts: Mapping[str, Any]) -> Iterator[str]:
     """Prompt, observations and completions, turn by turn."""
     player = facts.get("player", facts.get("seat"))  # As earlier versions wrote it.
     of = f"player {player}, " if player else ""
-    asked = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
+    heading = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
     turns = facts.get("turns", [{"messages": facts["asked"]["messages"], **facts}])
     if not turns:  # Of a program that received no reply.
-        yield f"--- {asked}"
+        yield f"--- {heading}"
         yield printable("\n".join(map(message_text, facts["asked"]["messages"])))
     for number, turn in enumerate(turns):
         begins = origin(facts["program"], number) if "program" in facts else ""
-        yield f"--- {'observation' if number else asked}" + (f" ({begins})" if begins else "")
+        yield f"--- {'observation' if number else heading}" + (f" ({begins})" if begins else "")
         yield printable("\n".join(map(message_text, turn["messages"])))
         ended = one_line(turn["finish"])
-        yield f"--- reply ({known(turn['tokens'])} tokens, stop: {ended}, weights version {facts['version']})"
+        yield f"--- reply ({figure(turn['tokens'])} tokens, stop: {ended}, weights version {facts['version']})"
         yield printable(turn["reply"])

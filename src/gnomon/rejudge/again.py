@@ -19,7 +19,7 @@ from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import settle, settled
 from gnomon.workers import Pool
 
-__all__ = ["Again", "Judging", "Named", "judging", "made"]
+__all__ = ["Again", "JudgeSpec", "Judging", "build_judge", "judging"]
 
 AT_ONCE = 64
 """Number of concurrent episodes."""
@@ -35,7 +35,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class JudgeSpec:
     """A verifier or an environment by name: light to send to a worker, which finds it again there."""
 
     name: str
@@ -43,14 +43,14 @@ class Named:
     """As JSON: a text can be compared and sent, whatever stands in it."""
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        verdict: Verdict = made(self).verify(task, reply)
+        verdict: Verdict = build_judge(self).verify(task, reply)
         return verdict
 
 
 @cache
-def made(named: Named) -> Any:
+def build_judge(spec: JudgeSpec) -> Any:
     """The verifier or environment."""
-    return make_env(EnvConfig(type=named.name, **json.loads(named.options)))
+    return make_env(EnvConfig(type=spec.name, **json.loads(spec.options)))
 
 
 Judging = Callable[[Sequence[Stored]], list[Again | None]]
@@ -58,12 +58,12 @@ Judging = Callable[[Sequence[Stored]], list[Again | None]]
 
 
 @contextmanager
-def judging(named: Named, *, workers: int, seconds: float, memory: int) -> Iterator[Judging]:
+def judging(spec: JudgeSpec, *, workers: int, seconds: float, memory: int) -> Iterator[Judging]:
     """How rollouts are judged by what was named, in workers that end with the block. Equal ones are judged once.
 
     Args: seconds: of processor time for one reply; memory: bytes of address space of a worker.
     """
-    subject = made(named)
+    subject = build_judge(spec)
     if isinstance(subject, Env):
         pool = EnvWorkers(subject, workers=workers, seconds=seconds, memory=memory)
         played: dict[object, Ended] = {}
@@ -73,17 +73,17 @@ def judging(named: Named, *, workers: int, seconds: float, memory: int) -> Itera
             pool.close()
         return
     verdicts: dict[tuple[str, str], Verdict] = {}
-    with Pool(named.verify, workers, seconds=seconds, memory=memory, retries=0) as verifiers:
+    with Pool(spec.verify, workers, seconds=seconds, memory=memory, retries=0) as verifiers:
         yield lambda rollouts: verified(verifiers, subject.reward_range, rollouts, verdicts)
 
 
 def verified(
-    pool: Pool, reward_range: tuple[float, float], rollouts: Sequence[Stored], known: dict[tuple[str, str], Verdict]
+    pool: Pool, reward_range: tuple[float, float], rollouts: Sequence[Stored], verdicts: dict[tuple[str, str], Verdict]
 ) -> list[Again | None]:
     """The verdicts of a verifier on the text of each rollout. Args: known: by task and text; the new ones are added."""
-    fresh = {(r.task.id, r.text): (r.task, r.text) for r in rollouts if (r.task.id, r.text) not in known}
-    known |= zip(fresh, settled(pool, fresh.values(), partial(settle, reward_range=reward_range)), strict=True)
-    return [Again(known[rollout.task.id, rollout.text]) for rollout in rollouts]
+    fresh = {(r.task.id, r.text): (r.task, r.text) for r in rollouts if (r.task.id, r.text) not in verdicts}
+    verdicts |= zip(fresh, settled(pool, fresh.values(), partial(settle, reward_range=reward_range)), strict=True)
+    return [Again(verdicts[rollout.task.id, rollout.text]) for rollout in rollouts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +95,18 @@ class Ended:
     """The observations of every player before each of its replies."""
 
 
-async def all_played(workers: EnvWorkers, rollouts: Sequence[Stored], known: dict[object, Ended]) -> list[Again | None]:
+async def all_played(
+    workers: EnvWorkers, rollouts: Sequence[Stored], endings: dict[object, Ended]
+) -> list[Again | None]:
     """The verdicts of an environment on each rollout.
 
     Args: known: episodes by what decides them; the new ones are added.
     """
     playable = {decided(rollout): rollout for rollout in rollouts if rollout.complete(workers.players)}
-    fresh = {name: rollout for name, rollout in playable.items() if name not in known}
+    fresh = {name: rollout for name, rollout in playable.items() if name not in endings}
     room = asyncio.Semaphore(AT_ONCE)
-    known |= zip(fresh, await asyncio.gather(*(played(workers, r, room) for r in fresh.values())), strict=True)
-    ended = [known.get(decided(rollout)) for rollout in rollouts]
+    endings |= zip(fresh, await asyncio.gather(*(played(workers, r, room) for r in fresh.values())), strict=True)
+    ended = [endings.get(decided(rollout)) for rollout in rollouts]
     return [None if end is None else again(rollout, end) for rollout, end in zip(rollouts, ended, strict=True)]
 
 
@@ -116,10 +118,10 @@ def decided(rollout: Stored) -> object:
 async def played(workers: EnvWorkers, rollout: Stored, room: asyncio.Semaphore) -> Ended:
     """Replay the episode of a rollout with its stored replies."""
     observations: list[list[tuple[Message, ...]]] = [[] for _ in range(workers.players)]
-    left = [iter(replies or ()) for replies in rollout.replies]
+    replies = [iter(replies or ()) for replies in rollout.replies]
     async with room:
         episode, step = await workers.start(rollout.task, rollout.key)
-        while not step.done and (reply := next(left[step.player], None)) is not None:
+        while not step.done and (reply := next(replies[step.player], None)) is not None:
             observations[step.player].append(step.messages)
             step = await workers.step(episode, reply)
         workers.abandon(episode)

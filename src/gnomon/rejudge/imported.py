@@ -15,13 +15,13 @@ __all__ = ["need_verifier", "replies", "rollouts", "tasks"]
 
 def rollouts(reader: RunReader) -> Iterator[tuple[Record, Rollout]]:
     """Every rollout, trained on or held out."""
-    asked: Record | None = None
+    task_record: Record | None = None
     for record in reader.records():
         if record.kind == "task":
-            asked = record
+            task_record = record
         elif record.kind in ("rollout", "held_out"):
-            assert asked is not None
-            yield record, rollout_of(asked, record)
+            assert task_record is not None
+            yield record, rollout_of(task_record, record)
 
 
 def replies(rollout: Rollout) -> tuple[str, ...]:

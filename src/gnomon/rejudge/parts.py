@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.config import RunConfig
 from gnomon.envs import Env
 from gnomon.errors import RunError
-from gnomon.rejudge.again import Named, made
+from gnomon.rejudge.again import JudgeSpec, build_judge
 from gnomon.rejudge.stored import Stored, reading, stored
 from gnomon.run.evaluation_envs import set_env
 from gnomon.run.find import make_env
@@ -35,11 +35,11 @@ class Part:
     """By the kind of their records, the split of their tasks."""
     env: Env
     """Whose tasks they are."""
-    named: Named
+    spec: JudgeSpec
     """What judges them."""
 
 
-def parts(config: RunConfig, named: Named, options: Mapping[str, Any], *, other: bool) -> list[Part]:
+def parts(config: RunConfig, spec: JudgeSpec, options: Mapping[str, Any], *, other: bool) -> list[Part]:
     """The rollouts of the run's environment, then those of each evaluation set that can be judged.
 
     A set is judged by its own environment, with its own options. Where a verifier was named, it judges the sets in the
@@ -48,17 +48,17 @@ def parts(config: RunConfig, named: Named, options: Mapping[str, Any], *, other:
         the verifier was named.
     Raises: ConfigError E025, where a verifier that is no environment judges tasks of one passed as an object.
     """
-    env = env_of_tasks(config, made(named))
-    found = [Part(splits={"rollout": "train", "held_out": "test"}, env=env, named=named)]
+    env = env_of_tasks(config, build_judge(spec))
+    result = [Part(splits={"rollout": "train", "held_out": "test"}, env=env, spec=spec)]
     for name in config.eval.sets:
-        spec = config.env_of(name)
-        same = spec.type == config.env.type
+        set_spec = config.env_of(name)
+        same = set_spec.type == config.env.type
         if other and not same:
             continue
-        own = Named(spec.type, json.dumps(spec.options | dict(options if same else {}), sort_keys=True))
-        its = env if spec == config.env else set_env(spec, config.env, env)
-        found.append(Part(splits={of_set("held_out", name): "test"}, env=its, named=named if other else own))
-    return found
+        own = JudgeSpec(set_spec.type, json.dumps(set_spec.options | dict(options if same else {}), sort_keys=True))
+        its = env if set_spec == config.env else set_env(set_spec, config.env, env)
+        result.append(Part(splits={of_set("held_out", name): "test"}, env=its, spec=spec if other else own))
+    return result
 
 
 def stored_rollouts(reader: RunReader, config: RunConfig, part: Part) -> Iterator[Stored]:
@@ -99,16 +99,16 @@ def recorded_rollouts(reader: RunReader, part: Part) -> Iterator[tuple[Record, R
     for record in reader.records():
         if record.kind == "task" and record.body["of"] in splits:
             assert record.task is not None
-            asked, split = record, splits[record.body["of"]]
+            task_record, split = record, splits[record.body["of"]]
             task = split[record.task] if record.task < len(split) else None
             if task is None or task.id != record.body["id"]:
-                raise changed(reader.folder, record, part.splits[record.body["of"]], task)
+                raise other_task(reader.folder, record, part.splits[record.body["of"]], task)
         elif record.kind in splits:
             assert task is not None
-            yield record, rollout_of(asked, record, task)
+            yield record, rollout_of(task_record, record, task)
 
 
-def changed(folder: Path, record: Record, split: str, task: Task | None) -> RunError:
+def other_task(folder: Path, record: Record, split: str, task: Task | None) -> RunError:
     now = "it does not exist" if task is None else f"its id is {task.id}"
     return RunError(
         "E142",

@@ -14,9 +14,9 @@ from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.monitoring.alarms import Monitor
-from gnomon.reading.text import Address, known
+from gnomon.reading.text import Address, figure
 from gnomon.rejudge import imported
-from gnomon.rejudge.again import Again, Named, judging, made
+from gnomon.rejudge.again import Again, JudgeSpec, build_judge, judging
 from gnomon.rejudge.parts import BY_NAME, original, parts, stored_rollouts
 from gnomon.rejudge.stored import Stored, stored
 from gnomon.run.find import env_class
@@ -124,21 +124,21 @@ def replay(
         sets = config.eval.sets
         if not reader.imported:
             require_trusted(reader, config, trust)
-        named = chosen(config, verifier, dict(options or {}))
+        spec = judge_spec(config, verifier, dict(options or {}))
         by = config.rollout.judged_by
         total = sum(reader.count(of) for of in ("rollout", "held_out", *(of_set("held_out", name) for name in sets)))
         flips: list[Flip] = []
         counts: Counter[str] = Counter()
-        for judge, rollouts in to_judge(reader, config, named, options or {}, other=bool(verifier)):
+        for judge, rollouts in to_judge(reader, config, spec, options or {}, other=bool(verifier)):
             for pairs, skipped in again(
                 judge, rollouts, every=bool(reader.imported), workers=workers, seconds=seconds,
                 memory=config.workers.memory_mib * 2**20,
             ):  # fmt: skip
-                flips += filter(None, (compared(each.record, found, by) for each, found in pairs if found))
-                kept = sum(found is not None for _, found in pairs)
-                counts += Counter(judged=kept, skipped=skipped, opposed=len(pairs) - kept)
+                flips += filter(None, (compared(each.record, result, by) for each, result in pairs if result))
+                judged_count = sum(result is not None for _, result in pairs)
+                counts += Counter(judged=judged_count, skipped=skipped, opposed=len(pairs) - judged_count)
                 progress(counts.total(), total)
-    text = " ".join([named.name, *(f"{key}={value}" for key, value in json.loads(named.options).items())])
+    text = " ".join([spec.name, *(f"{key}={value}" for key, value in json.loads(spec.options).items())])
     return Replay(
         judged=counts["judged"],
         flips=tuple(flips),
@@ -150,33 +150,33 @@ def replay(
 
 
 def to_judge(
-    reader: RunReader, config: RunConfig, named: Named, options: Mapping[str, Any], *, other: bool
-) -> Iterator[tuple[Named, Iterator[Stored]]]:
+    reader: RunReader, config: RunConfig, spec: JudgeSpec, options: Mapping[str, Any], *, other: bool
+) -> Iterator[tuple[JudgeSpec, Iterator[Stored]]]:
     """The rollouts of a run, of the tasks of its environments, or of the tasks as they were imported; with their judge.
 
     Args: as of `parts`.
     """
     if reader.imported:
-        yield named, stored(imported.rollouts(reader), config, imported.replies)
+        yield spec, stored(imported.rollouts(reader), config, imported.replies)
         return
-    for part in parts(config, named, options, other=other):
-        yield part.named, stored_rollouts(reader, config, part)
+    for part in parts(config, spec, options, other=other):
+        yield part.spec, stored_rollouts(reader, config, part)
 
 
 def again(
-    named: Named, rollouts: Iterator[Stored], *, every: bool, workers: int, seconds: float, memory: int
+    spec: JudgeSpec, rollouts: Iterator[Stored], *, every: bool, workers: int, seconds: float, memory: int
 ) -> Iterator[tuple[list[tuple[Stored, Again | None]], int]]:
     """The new result of each rollout that was judged, in chunks, and how many of a chunk were never judged.
 
     Args: every: judge those too, as in imported runs; workers, seconds, memory: as of `judging`.
     """
-    with judging(named, workers=workers, seconds=seconds, memory=memory) as judge:
+    with judging(spec, workers=workers, seconds=seconds, memory=memory) as judge:
         while chunk := list(islice(rollouts, CHUNK)):
             old = [each for each in chunk if every or each.record.body["status"] != Status.UNJUDGED]
             yield list(zip(old, judge(old), strict=True)), len(chunk) - len(old)
 
 
-def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Named:
+def judge_spec(config: RunConfig, verifier: str, options: dict[str, Any]) -> JudgeSpec:
     """The verifier that is asked for. Raises: ConfigError E021, E023, E025 or E143."""
     if not verifier:
         if config.env.type.startswith(OBJECT):
@@ -188,15 +188,15 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Named:
         name = f"{Path(file).resolve()}:{kind}"
     subject = env_class(name, "--verifier")
     try:
-        named = Named(name, json.dumps(options, sort_keys=True))
-        found = made(named)
+        spec = JudgeSpec(name, json.dumps(options, sort_keys=True))
+        judge = build_judge(spec)
     except (TypeError, ValueError) as error:
         supplied = ", ".join(f"{key}={value}" for key, value in options.items())
         raise ConfigError("E143", f"{name} does not accept {supplied}", where="replay", why=str(error)) from error
-    if not isinstance(found, Verifier | Env):
+    if not isinstance(judge, Verifier | Env):
         why = "it has neither verify(task, reply) and reward_range nor the members of an environment"
         raise ConfigError("E143", f"{subject.__name__} is not a verifier", where="--verifier", why=why)
-    return named
+    return spec
 
 
 def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: bool = False) -> Monitor:
@@ -206,12 +206,14 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
     """
     with RunReader(folder) as reader:
         if reader.imported:
-            second = made(chosen(RunConfig(), sentinel, dict(options))) if sentinel else None
+            second = build_judge(judge_spec(RunConfig(), sentinel, dict(options))) if sentinel else None
             return Monitor(imported.tasks(reader).__getitem__, second)
         config, _ = resolve([recorded(folder / RECIPE)])
         require_trusted(reader, config, trust)
     if sentinel or options:
-        return Monitor(original(config).tasks("train").__getitem__, made(chosen(config, sentinel, dict(options))))
+        return Monitor(
+            original(config).tasks("train").__getitem__, build_judge(judge_spec(config, sentinel, dict(options)))
+        )
     try:
         env = original(config)
     except GnomonError:
@@ -249,7 +251,7 @@ def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
         then, since = one_line(was["status"]), one_line(now["status"])
         why = f"   {one_line(flip['detail'])}" if flip["detail"] else ""
         rows.append(
-            f"{flip['address']:<24} {then:<12} {known(was['reward'], '.3g'):>6}  to  {since:<12} "
+            f"{flip['address']:<24} {then:<12} {figure(was['reward'], '.3g'):>6}  to  {since:<12} "
             f"{now['reward']:>6.3g}   {one_line(flip['extracted'])!r}{why}"
         )
     if len(flips) > most:

@@ -71,12 +71,12 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
     """The rollouts of a run, in order. Args: rollouts: each with its record; read: see `Read`."""
     for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
         pairs = list(part)
-        size, top = drawn(config, kind, step or 0)
+        size, top = sampling_of(config, kind, step or 0)
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
         for record, rollout in pairs:
-            players[place(record, rollout, size)][rollout.player] = read(rollout)
+            players[position(record, rollout, size)][rollout.player] = read(rollout)
         for record, rollout in pairs:
-            index, sample = place(record, rollout, size)
+            index, sample = position(record, rollout, size)
             replies = players[index, sample]
             own = top
             if replayed := record.body.get("replayed"):
@@ -90,7 +90,7 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
             )
 
 
-def drawn(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
+def sampling_of(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
     """How many rollouts of a kind a task has, and the key that theirs lie below."""
     if kind == "rollout":
         if config.rollout.order_seed:
@@ -101,7 +101,7 @@ def drawn(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
     return config.eval.samples, Key(config.seed).at("eval")
 
 
-def place(record: Record, rollout: Rollout, size: int) -> tuple[int, int]:
+def position(record: Record, rollout: Rollout, size: int) -> tuple[int, int]:
     """The index of a rollout's task, and the number of its episode among those of the task."""
     return record.task or 0, rollout.sample - rollout.player * size
 

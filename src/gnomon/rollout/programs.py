@@ -123,7 +123,7 @@ def started(launch: Launch, environment: dict[str, str]) -> Session:
         environment=environment,
         files=launch.files,
         port=PORT,
-        kept=launch.file_bytes,
+        keep_bytes=launch.file_bytes,
     )
     session.send(launch.stdin, timeout=1.0)
     session.close_input()

@@ -17,7 +17,7 @@ from gnomon.config.sections import AtResume, at_resume
 from gnomon.config.sources import put, whole_key, word_of
 from gnomon.errors import RunError
 from gnomon.store import RunReader
-from gnomon.store.checkpoints import examine, stored
+from gnomon.store.checkpoints import checkpoint_folders, examine
 from gnomon.store.layout import EXTENSION, RECIPE
 
 __all__ = ["Extension", "extension", "genesis_settings"]
@@ -86,7 +86,7 @@ def require_more(reader: RunReader, config: RunConfig, run: str) -> None:
             why="a finished run continues only with more steps" if reader.complete else "finished steps are kept",
             fix=f"gnomon resume {run} steps={max(least, 1)}",
         )  # fmt: skip
-    good = (path for path in stored(reader.folder) if not examine(path, reader.uuid, reader.head))
+    good = (path for path in checkpoint_folders(reader.folder) if not examine(path, reader.uuid, reader.head))
     if reader.complete and next(good, None) is None:
         raise RunError(
             "E420", "the run has no checkpoint to continue from", where=str(reader.folder),

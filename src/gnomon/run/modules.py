@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from gnomon.envs.blame import place, quoted, raised
+from gnomon.envs.blame import blamed_line, describe, quoted
 from gnomon.errors import ConfigError, GnomonError, sibling
 from gnomon.import_path import add_working_folder
 from gnomon.workers.fork_server import WORKER
@@ -67,7 +67,7 @@ def imported(name: str, attribute: str, where: str) -> ModuleType:
 
 def unimportable(name: str, error: Exception, where: str) -> ConfigError:
     """The error for a module that does not run, at the author's line."""
-    line = quoted(place(error, None))
+    line = quoted(blamed_line(error, None))
     if isinstance(error, SyntaxError) and error.filename:
         line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
     fix = "correct this line, then repeat the command"
@@ -79,7 +79,7 @@ def unimportable(name: str, error: Exception, where: str) -> ConfigError:
         fix = "@dataclass(frozen=True, kw_only=True), above the class"
     if own := hidden(error):
         fix = f"mv {own} my_{own}, and import it by this name: an installed package is also called {Path(own).stem}"
-    return ConfigError("E023", f"{name} cannot be imported: {raised(error)}", where=line or where, fix=fix)
+    return ConfigError("E023", f"{name} cannot be imported: {describe(error)}", where=line or where, fix=fix)
 
 
 def hidden(error: Exception) -> str:

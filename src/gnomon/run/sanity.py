@@ -14,7 +14,7 @@ from gnomon.run.display import Console
 from gnomon.run.loops import finished
 from gnomon.run.parts import Parts, built, here
 from gnomon.run.start import start
-from gnomon.store.checkpoints import stored
+from gnomon.store.checkpoints import checkpoint_folders
 from gnomon.training.evaluate import first
 from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable
 
@@ -85,7 +85,7 @@ def own_answers(
     """The curve, its last two windows replaced by the share of right ones among the policy's own answers."""
     curve, tasks = list(right), parts.env.tasks("train")
     asked, key = [(index, tasks[index]) for index in kept], Key(config.seed).at("sanity", after=len(right))
-    last, before = stored(folder)[:2]
+    last, before = checkpoint_folders(folder)[:2]
     for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
         parts.learner.load_state(checkpoint)
         parts.actor.engine.load(parts.learner.publish())

@@ -14,7 +14,7 @@ from gnomon.run.makers.policy import make_policy
 from gnomon.run.manifest import hashes
 from gnomon.run.subject import split_step
 from gnomon.store import RunReader
-from gnomon.store.checkpoints import examine, stored
+from gnomon.store.checkpoints import checkpoint_folders, examine
 from gnomon.store.layout import RECIPE
 
 __all__ = ["checkpoint", "require_base", "require_here", "saved_policy", "trained_policy"]
@@ -77,7 +77,7 @@ def checkpoint(folder: Path, step: int | None = None) -> Path:
     """The newest checkpoint of a run that verifies, or the one of a step. Raises: RunError E185."""
     with RunReader(folder) as reader:
         run = reader.uuid
-    found = stored(folder)
+    found = checkpoint_folders(folder)
     for path in found:
         if step in (None, int(path.name)) and not examine(path, run):
             return path

@@ -13,7 +13,7 @@ from gnomon.audit import Judgement, subject_of
 from gnomon.audit.judging import Unopened, VerifierWorkers
 from gnomon.envs import Env, SingleTurn
 from gnomon.envs.base import SPLITS, confined
-from gnomon.envs.blame import place, quoted, raised
+from gnomon.envs.blame import blamed_line, describe, quoted
 from gnomon.envs.episodes import replies
 from gnomon.errors import GnomonError, VerifierError
 from gnomon.integrations.rewarded import Rewarded
@@ -46,7 +46,7 @@ def trial(env: Env) -> list[Judgement]:
         workers = VerifierWorkers(subject, workers=1)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise VerifierError(
-            "E109", f"{subject.name} cannot be sent to another process: {raised(error)}", where=defined(env),
+            "E109", f"{subject.name} cannot be sent to another process: {describe(error)}", where=defined(env),
             why="verifiers run in worker processes",
             fix="open files, locks and connections inside the function that uses them, not in a field",
         ) from error  # fmt: skip
@@ -110,7 +110,7 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
             raise
         except Exception as error:
             raise VerifierError(
-                "E107", f"the solution raised {raised(error)}", where=quoted(place(error, env)),
+                "E107", f"the solution raised {describe(error)}", where=quoted(blamed_line(error, env)),
                 why=f"it was called for train task {index}", fix="correct this line and start again",
             ) from error  # fmt: skip
         stated = () if isinstance(env, SingleTurn) else (str(task.answer),)
@@ -160,4 +160,4 @@ def corrected(where: str, detail: str) -> str:
 
 def defined(env: Env) -> str:
     """Where the author's judging function begins."""
-    return quoted(place(RuntimeError(), env)) or type(env).__name__
+    return quoted(blamed_line(RuntimeError(), env)) or type(env).__name__

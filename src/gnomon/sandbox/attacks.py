@@ -24,15 +24,15 @@ Facts = dict[str, Any]
 
 def attack(level: str, facts: Facts) -> dict[str, tuple[bool, str]]:
     """Run every attack that a level must withstand. Returns: per property, whether it is required, and the result."""
-    tried = {**EVERYWHERE, **(WORKER if level == "worker" else WALLED)}
-    found = {}
-    for name, attempt in tried.items():
+    attempts = {**EVERYWHERE, **(WORKER if level == "worker" else WALLED)}
+    results = {}
+    for name, attempt in attempts.items():
         try:
-            taken = attempt(facts)
+            breach = attempt(facts)
         except (OSError, MemoryError):
-            taken = ""
-        found[name] = True, taken
-    return found
+            breach = ""
+        results[name] = True, breach
+    return results
 
 
 def connects(facts: Facts) -> str:
@@ -91,12 +91,12 @@ def mounts(facts: Facts) -> str:
 
 
 def kernel_features(facts: Facts) -> str:
-    got = []
+    features = []
     for name, number in (("bpf", BPF), ("io_uring", URING), ("perf", PERF), ("userfault", FAULT), ("keys", KEYCTL)):
         result = LIBC.syscall(number, 0, 0, 0, 0, 0)
         if result >= 0 or ctypes.get_errno() not in (1, 38):  # EPERM from the filter; ENOSYS if the call is missing.
-            got.append(name)
-    return f"the kernel answers to {', '.join(got)}" if got else ""
+            features.append(name)
+    return f"the kernel answers to {', '.join(features)}" if features else ""
 
 
 def hoards(facts: Facts) -> str:
@@ -112,9 +112,9 @@ def gains_rights(facts: Facts) -> str:
 
 
 def keeps_rights(facts: Facts) -> str:
-    held = ctypes.create_string_buffer(24)
-    LIBC.capget((0x20080522).to_bytes(4, "little") + bytes(4), held)
-    return "it has capabilities" if any(held.raw) else ""
+    capabilities = ctypes.create_string_buffer(24)
+    LIBC.capget((0x20080522).to_bytes(4, "little") + bytes(4), capabilities)
+    return "it has capabilities" if any(capabilities.raw) else ""
 
 
 def forks(facts: Facts) -> str:
@@ -185,17 +185,17 @@ def many_files(facts: Facts) -> str:
 
 
 def fills(name: str, size: int, files: int) -> str:
-    made = []
+    names = []
     try:
         for number in range(files):
-            made.append(f"{name}{number}")
-            with open(made[-1], "wb", buffering=0) as file:
+            names.append(f"{name}{number}")
+            with open(names[-1], "wb", buffering=0) as file:
                 for _ in range(size // 2**22):
                     file.write(bytes(2**22))
                 if os.fstat(file.fileno()).st_size < size:
                     return ""
     finally:
-        for path in made:
+        for path in names:
             os.unlink(path)
     return f"it wrote {files} x {size} bytes"
 

@@ -95,16 +95,16 @@ def command(wall: Wall, kind: str) -> list[str]:
             words += ["--symlink", os.readlink(name), name]
         elif os.path.isdir(name):
             words += ["--ro-bind", name, name]
-    seen = minimal([os.path.realpath(sys.base_prefix), *wall.readable])
+    readable = minimal([os.path.realpath(sys.base_prefix), *wall.readable])
     # bwrap makes parent folders of a mount private to its own user, which differs from the user inside.
-    mounts = (*seen, "/dev/null", f"{OURS}/gnomon/sandbox/run.py", *([ALTERNATIVES] if wall.terminal else []))
+    mounts = (*readable, "/dev/null", f"{OURS}/gnomon/sandbox/run.py", *([ALTERNATIVES] if wall.terminal else []))
     for folder in sorted({str(above) for path in mounts for above in Path(path).parents}):
         words += ["--perms", "0755", "--dir", folder] if folder != "/" else []
-    for path in seen:
+    for path in readable:
         words += ["--ro-bind", path, path]
-    if any(PACKAGE.is_relative_to(path) for path in ("/usr", *seen)):
+    if any(PACKAGE.is_relative_to(path) for path in ("/usr", *readable)):
         words += ["--tmpfs", str(PACKAGE), "--remount-ro", str(PACKAGE)]
-    if not any(path.startswith("/tmp") for path in seen):
+    if not any(path.startswith("/tmp") for path in readable):
         words += ["--symlink", SCRATCH, "/tmp"]
     for name in ("run", "inside", "confine", "seccomp"):
         words += ["--ro-bind", str(here / f"{name}.py"), f"{OURS}/gnomon/sandbox/{name}.py"]
@@ -127,11 +127,11 @@ def command(wall: Wall, kind: str) -> list[str]:
 
 def minimal(paths: Iterable[str]) -> list[str]:
     """Existing paths, without those inside /usr or inside another path."""
-    kept: list[str] = []
+    outermost: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths if os.path.exists(path)}):
-        if not any(path == seen or path.startswith(f"{seen}/") for seen in ("/usr", *kept)):
-            kept.append(path)
-    return kept
+        if not any(path == outer or path.startswith(f"{outer}/") for outer in ("/usr", *outermost)):
+            outermost.append(path)
+    return outermost
 
 
 def spawn(

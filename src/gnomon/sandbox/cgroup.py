@@ -49,7 +49,7 @@ class Group:
                         folders[controller] = version, folder
                         break
                     except OSError:
-                        if folder not in [kept for _, kept in folders.values()]:
+                        if folder not in [used for _, used in folders.values()]:
                             folder.rmdir()
         return cls(folders=folders)
 
@@ -94,7 +94,7 @@ def sweep(parent: Path) -> None:
 
 def places(controller: str) -> list[tuple[int, Path]]:
     """The groups of this process in the hierarchies that may have a controller: version and folder."""
-    found = []
+    groups = []
     with suppress(OSError):
         standing = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
@@ -102,7 +102,7 @@ def places(controller: str) -> list[tuple[int, Path]]:
             for _, names, path in standing:
                 version = {"cgroup": 1, "cgroup2": 2}.get(kind)
                 if version == 1 and controller in names.split(",") and controller in options.split(","):
-                    found.append((1, Path(mount + path)))
+                    groups.append((1, Path(mount + path)))
                 if version == 2 and not names:
-                    found.append((2, Path(mount + path)))
-    return [(version, folder) for version, folder in found if folder.is_dir()]
+                    groups.append((2, Path(mount + path)))
+    return [(version, folder) for version, folder in groups if folder.is_dir()]

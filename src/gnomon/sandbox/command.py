@@ -41,7 +41,7 @@ def run_command(
     Raises: ResourceError, E520 to E522, if the host has no sandbox.
     """
     output, due = bytearray(), time.monotonic() + limits.wall_seconds
-    with Session(argv, limits, files=files, kept=limits.file_bytes, readable=readable) as session:
+    with Session(argv, limits, files=files, keep_bytes=limits.file_bytes, readable=readable) as session:
         session.send(stdin, timeout=1.0)
         session.close_input()
         while session.alive and time.monotonic() < due:

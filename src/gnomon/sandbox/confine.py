@@ -101,15 +101,15 @@ def landlock(readable: Iterable[str], writable: Iterable[str] = (), *, tcp: bool
     abi = landlock_abi()
     if not abi:
         raise OSError(errno.EOPNOTSUPP, "the kernel has no Landlock")
-    known = RIGHTS[min(abi, 5)]
-    attributes = struct.pack("=Q", known)
+    rights_of_kernel = RIGHTS[min(abi, 5)]
+    attributes = struct.pack("=Q", rights_of_kernel)
     attributes += struct.pack("=Q", 0 if tcp else TCP) if abi >= 4 else b""
     attributes += struct.pack("=Q", SCOPES) if abi >= 6 else b""
     ruleset = call("syscall", CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     try:
-        for rights, paths in ((EXECUTE | READ | LIST, readable), (known, writable)):
+        for rights, paths in ((EXECUTE | READ | LIST, readable), (rights_of_kernel, writable)):
             for path in paths:
-                allow(ruleset, path, rights & known)
+                allow(ruleset, path, rights & rights_of_kernel)
         call("syscall", RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

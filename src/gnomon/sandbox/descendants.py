@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["adopt", "end_all", "end_with_parent", "kept"]
+__all__ = ["adopt", "end_all", "end_with_parent", "run_contained"]
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -55,15 +55,15 @@ def descendants() -> list[int]:
                     # The program name is in parentheses, and may contain any character.
                     parent = int(file.read().rpartition(")")[2].split()[1])
                 below.setdefault(parent, []).append(int(name))
-    found, open_ = [], [os.getpid()]
+    result, open_ = [], [os.getpid()]
     while open_:
         children = below.get(open_.pop(), [])
-        found += children
+        result += children
         open_ += children
-    return found
+    return result
 
 
-def kept(run: Callable[[], None], channel: int) -> None:
+def run_contained(run: Callable[[], None], channel: int) -> None:
     """Run a function in a child until it ends or the channel closes; then end all its descendants.
 
     This process watches the channel, so a busy child is ended too. Returns when no descendant is left.

@@ -28,8 +28,8 @@ class Lost:
 class Execution:
     """One job. A `Job` is one run with all inputs; a `Program` is one run per input."""
 
-    def __init__(self, work: Work, place: int, limits: Limits, retries: int = 0) -> None:
-        self.work, self.place, self.limits = work, place, limits
+    def __init__(self, work: Work, index: int, limits: Limits, retries: int = 0) -> None:
+        self.work, self.index, self.limits = work, index, limits
         self.repeats = Repeats(retries)
         self.outcome: Outcome | Lost | None = None
         self.clean = False
@@ -106,9 +106,9 @@ class Execution:
             if not alive and self.outcome is None:
                 self.exceed("memory") if self.worker.group.kills() > self.kills else self.lose()
         else:
-            answered = len(self.reports.values)
+            before = len(self.reports.values)
             self.read(name)
-            if len(self.reports.values) > answered:
+            if len(self.reports.values) > before:
                 self.mark(self.cpu_used() or 0.0)
             if self.reports.full:
                 self.exceed("output")
@@ -225,8 +225,8 @@ class Execution:
             while self.read(name):
                 pass
         cap = self.limits.output_bytes
-        for name, written in self.written.items():
-            self.written[name] = written[:cap]
+        for name, output in self.written.items():
+            self.written[name] = output[:cap]
         self.keep()
         values = tuple(self.reports.values[: len(self.inputs)] if isinstance(self.work, Job) else self.values)
         self.outcome, self.clean = Exceeded(resource=resource, values=values, **self.output()), False

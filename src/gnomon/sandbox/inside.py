@@ -112,11 +112,11 @@ def serve(control: socket.socket, plan: dict[str, Any]) -> None:
         if not control.recv(1, socket.MSG_PEEK):
             os._exit(0)
     os.close(handle)
-    _, status, used = os.wait4(child, 0)
+    _, status, usage = os.wait4(child, 0)
     for name in (STDIN, *FILES):
         with contextlib.suppress(OSError):
             os.unlink(name)
-    ended = {"status": status, "cpu": used.ru_utime + used.ru_stime, "left": survivors() or littered()}
+    ended = {"status": status, "cpu": usage.ru_utime + usage.ru_stime, "left": survivors() or littered()}
     control.sendall(pack(ended))
 
 
@@ -158,8 +158,8 @@ def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any
         with open(stdin, "wb", closefd=False) as file:
             file.write(work["stdin"].encode(errors="surrogatepass"))
         os.lseek(stdin, 0, os.SEEK_SET)
-    for place, descriptor in enumerate((stdin, out, err)):
-        os.dup2(descriptor, place)
+    for target, descriptor in enumerate((stdin, out, err)):
+        os.dup2(descriptor, target)
         os.close(descriptor)
     sys.stdin = open(0, encoding="utf-8", errors="surrogatepass", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -208,8 +208,8 @@ def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any]
             os.setsid()
             if plan["pty"]:
                 confine.call("ioctl", far, ctypes.c_ulong(TIOCSCTTY), 0)
-                for place in (0, 1, 2):
-                    os.dup2(far, place)
+                for target in (0, 1, 2):
+                    os.dup2(far, target)
             confine.limit(**plan["limits"] | {"cpu": plan["cpu"], "descriptors": DESCRIPTORS})
             for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
@@ -225,12 +225,12 @@ def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any]
     if plan["port"]:
         listener.close()
     nothing = os.open(os.devnull, os.O_RDWR)
-    for place in (0, 1, 2):
-        os.dup2(nothing, place)  # This process must not keep the pipes of the program open.
+    for target in (0, 1, 2):
+        os.dup2(nothing, target)  # This process must not keep the pipes of the program open.
     watch(control, child, plan["wall"], plan["kept"])
 
 
-def watch(control: socket.socket, child: int, wall: float, kept: int) -> None:
+def watch(control: socket.socket, child: int, wall: float, archive_bytes: int) -> None:
     """Reap processes until the child ends, the socket closes or the time is over; then report the child's status.
 
     Args: kept: bytes of the working folder that are reported too, as an archive.
@@ -241,11 +241,11 @@ def watch(control: socket.socket, child: int, wall: float, kept: int) -> None:
     if handle in ready:
         line = {"ended": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
     folder = b""
-    if kept and control.fileno() not in ready:
+    if archive_bytes and control.fileno() not in ready:
         # The first process of a namespace can end all others, which then change nothing more.
         with contextlib.suppress(OSError):
             os.kill(-1, signal.SIGKILL)
-        folder = archive(kept)
+        folder = archive(archive_bytes)
         line["folder"] = len(folder)
     with contextlib.suppress(OSError):
         control.sendall(pack(line) + folder)
@@ -256,28 +256,28 @@ def archive(most: int) -> bytes:
     """The regular files of the working folder that fit into so many bytes, in the order of their names."""
     import tarfile  # Imported here, because judging workers do not need it.
 
-    found = io.BytesIO()
-    with tarfile.open(fileobj=found, mode="w") as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path in sorted(paths(".", FILES_KEPT)):
             with contextlib.suppress(OSError):
-                if found.tell() + os.lstat(path).st_size <= most:
+                if buffer.tell() + os.lstat(path).st_size <= most:
                     tar.add(path, recursive=False)
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 def paths(folder: str, most: int) -> list[str]:
     """Up to so many regular files below a folder, as paths relative to it. Links are not followed."""
-    found: list[str] = []
+    result: list[str] = []
     for above, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = os.path.relpath(os.path.join(above, name), folder)
             with contextlib.suppress(OSError):
                 if stat.S_ISREG(os.lstat(path).st_mode):
-                    found.append(path)
-            if len(found) == most:
-                return found
-    return found
+                    result.append(path)
+            if len(result) == most:
+                return result
+    return result
 
 
 def pack(message: dict[str, Any]) -> bytes:

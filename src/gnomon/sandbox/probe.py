@@ -104,24 +104,24 @@ def capabilities(levels: Iterable[str] = LEVELS, *, unsafe: bool = False) -> Cap
     Raises: ResourceError E520 without bubblewrap, E521 if a sandbox cannot be built, E522 if a required property
         is missing.
     """
-    found: dict[str, tuple[Probe, ...]] = {}
+    probes: dict[str, tuple[Probe, ...]] = {}
     for level in levels:
         try:
-            found[level] = probed(level, os.environ.get("PATH", ""))
+            probes[level] = probed(level, os.environ.get("PATH", ""))
         except ResourceError as error:
             if not unsafe:
                 raise
-            found[level] = (Probe(name=NO_SANDBOX, holds=False, needed=True, got=error.what),)
+            probes[level] = (Probe(name=NO_SANDBOX, holds=False, needed=True, got=error.what),)
     user = "root" if os.geteuid() == 0 else "user"
     matrix = Capabilities(
         kernel=platform.release(),
         machine=platform.machine(),
         bubblewrap=version(os.environ.get("PATH", "")),
         user=user,
-        levels=found,
+        levels=probes,
         unsafe=unsafe,
     )
-    for level in found:
+    for level in probes:
         if (missing := matrix.missing(level)) and not unsafe:
             raise refusal(level, missing)
     return matrix
@@ -147,12 +147,12 @@ def version(path: str) -> str:
     if program is None:
         return ""
     try:
-        got = subprocess.run(
+        words = subprocess.run(
             [program, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=WORD
         ).stdout.split()
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return got[-1] if got else ""
+    return words[-1] if words else ""
 
 
 @cache
@@ -186,12 +186,12 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
             timeout=SECONDS,
         )
     except subprocess.TimeoutExpired:
-        got = f"no answer within {SECONDS:g} s"
-        return (Probe(name="landlock and filter", holds=False, needed=True, got=got),)
+        result = f"no answer within {SECONDS:g} s"
+        return (Probe(name="landlock and filter", holds=False, needed=True, got=result),)
     if done.returncode:
-        got = (done.stderr.strip().splitlines() or ["it died"])[-1]
-        return (Probe(name="landlock and filter", holds=False, needed=True, got=got),)
-    return read(json.loads(done.stdout))
+        result = (done.stderr.strip().splitlines() or ["it died"])[-1]
+        return (Probe(name="landlock and filter", holds=False, needed=True, got=result),)
+    return probes_of(json.loads(done.stdout))
 
 
 def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
@@ -202,7 +202,7 @@ def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
     outcome, report = alone(Plan(kind=way(), limits=limits), job)
     if not isinstance(outcome, Finished) or not isinstance(outcome.values[0], Ok):
         return (Probe(name=NO_SANDBOX, holds=False, needed=True, got=str(outcome)),)
-    return read(outcome.values[0].json) + around(report)
+    return probes_of(outcome.values[0].json) + around(report)
 
 
 def session(facts: dict[str, Any]) -> tuple[Probe, ...]:
@@ -211,17 +211,18 @@ def session(facts: dict[str, Any]) -> tuple[Probe, ...]:
     code = f"{source}\nimport json, sys\nprint(json.dumps(attack('session', json.loads(sys.argv[1]))))"
     argv = (os.path.realpath(sys.executable), "-c", code, json.dumps(facts))
     with RawSession(argv) as going:
-        got = going.receive_all(SECONDS)
+        output = going.receive_all(SECONDS)
         report = going.report
     try:
-        return read(json.loads(got)) + around(report)
+        return probes_of(json.loads(output)) + around(report)
     except ValueError:
-        return (Probe(name="a session", holds=False, needed=True, got=got.decode(errors="replace")[-300:]),)
+        return (Probe(name="a session", holds=False, needed=True, got=output.decode(errors="replace")[-300:]),)
 
 
-def read(found: dict[str, list[Any]]) -> tuple[Probe, ...]:
+def probes_of(results: dict[str, list[Any]]) -> tuple[Probe, ...]:
     return tuple(
-        Probe(name=name, holds=not got, needed=needed, got=got) for name, (needed, got) in sorted(found.items())
+        Probe(name=name, holds=not breach, needed=required, got=breach)
+        for name, (required, breach) in sorted(results.items())
     )
 
 
@@ -235,7 +236,7 @@ def around(report: dict[str, Any]) -> tuple[Probe, ...]:
         "control group of memory": "" if "memory" in group.folders else "no controller is writable",
         "control group of processes": "" if "pids" in group.folders else "no controller is writable",
     }
-    return tuple(Probe(name=name, holds=not got, needed=False, got=got) for name, got in second.items())
+    return tuple(Probe(name=name, holds=not absence, needed=False, got=absence) for name, absence in second.items())
 
 
 def as_text(matrix: Capabilities) -> str:

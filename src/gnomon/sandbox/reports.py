@@ -96,6 +96,6 @@ def ending(status: int) -> Err | None:
     return Err("Exit", f"ended with status {status >> 8}") if status else None
 
 
-def text(written: bytes | bytearray) -> str:
+def text(data: bytes | bytearray) -> str:
     """Output bytes as text, with U+FFFD for invalid UTF-8."""
-    return bytes(written).decode("utf-8", errors="replace")
+    return bytes(data).decode("utf-8", errors="replace")

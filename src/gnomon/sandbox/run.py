@@ -89,11 +89,11 @@ def run(work: dict[str, Any], send: Report) -> int:
         # Bytes, as the interpreter reads a file: they may begin with a byte order mark.
         exec(compile(work["source"].encode(), path, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as leaving:
-        status = left(leaving)
+        status = exit_status(leaving)
         if status and work["call"]:
-            return refused(leaving, send)
+            return report_error(leaving, send)
     except BaseException as error:
-        status = refused(error, send)
+        status = report_error(error, send)
         if work["call"]:
             return status
     else:
@@ -136,7 +136,7 @@ def called(work: dict[str, Any], module: types.ModuleType, send: Report) -> int:
     try:
         function = eval(work["call"], module.__dict__)
     except BaseException as error:
-        return refused(error, send)
+        return report_error(error, send)
     for text in work["inputs"]:
         try:
             report = ["ok", plain(function(*decoded(text)))]
@@ -145,7 +145,7 @@ def called(work: dict[str, Any], module: types.ModuleType, send: Report) -> int:
             if resource := exhausted(error):
                 send(["exceeded", resource])
                 return 1
-            report = ["err", *named(error)]
+            report = ["err", *name_and_message(error)]
         with contextlib.suppress(BaseException):
             sys.stdout.flush()
         send(report)
@@ -167,17 +167,17 @@ def ended(module: types.ModuleType, status: int) -> int:
     return status
 
 
-def refused(error: BaseException, send: Report) -> int:
+def report_error(error: BaseException, send: Report) -> int:
     """Report the error that ended the source, also as the interpreter does. Returns: the exit status."""
     resource = exhausted(error)
-    send(["exceeded", resource] if resource else ["raised", *named(error)])
+    send(["exceeded", resource] if resource else ["raised", *name_and_message(error)])
     with contextlib.suppress(BaseException):
         inner = error.__traceback__.tb_next if error.__traceback__ else None  # The first frame is `run`.
         sys.excepthook(type(error), error.with_traceback(inner), inner)
     return 1
 
 
-def named(error: BaseException) -> tuple[str, str]:
+def name_and_message(error: BaseException) -> tuple[str, str]:
     """Type and message of an exception, even if its methods raise."""
     try:
         return str(type(error).__name__), str(error)[:LONGEST]
@@ -196,7 +196,7 @@ def exhausted(error: BaseException) -> str:
     return ""
 
 
-def left(leaving: SystemExit) -> int:
+def exit_status(leaving: SystemExit) -> int:
     """The exit status of a SystemExit, as the interpreter computes it."""
     if leaving.code is None or isinstance(leaving.code, int):
         return int(leaving.code or 0) & 0xFF

@@ -98,7 +98,7 @@ class Sandbox:
                 mine.close()
 
     def _map(self, jobs: Iterable[Work], stop: socket.socket | None) -> list[Outcome]:
-        executions = [Execution(job, place, self.limits, self.retries) for place, job in enumerate(jobs)]
+        executions = [Execution(job, i, self.limits, self.retries) for i, job in enumerate(jobs)]
         outcomes: list[Outcome | None] = [None] * len(executions)
         waiting, busy = deque(executions), set[Execution]()
         with selectors.DefaultSelector() as selector:
@@ -117,7 +117,7 @@ class Sandbox:
                         if outcome is None:
                             waiting.append(execution)
                         else:
-                            outcomes[execution.place] = outcome
+                            outcomes[execution.index] = outcome
             finally:
                 for execution in busy:
                     execution.leave()

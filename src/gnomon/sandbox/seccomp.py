@@ -199,7 +199,7 @@ def filter_program(profile: str, machine: str | None = None) -> bytes:
         code += on_argument(single["clone"], 0, [step(ANY_BIT, THREAD, 1, 0), refuse()])
         code += on_argument(single["prlimit64"], 0, [step(EQUAL, 0, 1, 0), refuse()])
     families = INET_AND_UNIX if profile == SESSION else ()
-    accepted = [step(EQUAL, family, len(families) - place, 0) for place, family in enumerate(families)]
+    accepted = [step(EQUAL, family, len(families) - i, 0) for i, family in enumerate(families)]
     code += on_argument(single["socket"], 0, [*accepted, refuse(errno.EACCES)])
     return b"".join([*code, step(RETURN, ALLOW)])
 
@@ -213,7 +213,7 @@ def refuse(error: int = errno.EPERM) -> bytes:
     return step(RETURN, REFUSE | error)
 
 
-def on_argument(number: int, place: int, body: list[bytes]) -> list[bytes]:
+def on_argument(number: int, index: int, body: list[bytes]) -> list[bytes]:
     """`body` for one system call, after loading the low half of one of its arguments."""
-    inner = [step(LOAD, 16 + 8 * place), *body, step(LOAD, 0)]
+    inner = [step(LOAD, 16 + 8 * index), *body, step(LOAD, 0)]
     return [step(EQUAL, number, 0, len(inner)), *inner]

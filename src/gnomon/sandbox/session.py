@@ -68,11 +68,11 @@ class RawSession:
         environment: dict[str, str] | None = None,
         files: Mapping[str, bytes] = MappingProxyType({}),
         port: int = 0,
-        kept: int = 0,
+        keep_bytes: int = 0,
     ) -> None:
-        self._files, self._port, self._kept = files, port, kept
+        self._files, self._port, self._kept = files, port, keep_bytes
         self.folder: dict[str, bytes] = {}
-        """The working folder after the end, with `kept`."""
+        """The working folder after the end, with `keep_bytes`."""
         self.limits, self.pty = limits or DEFAULT, pty
         self._status: int | None = None
         self._ended = self._closed = False
@@ -188,16 +188,16 @@ class RawSession:
 
         Args: timeout: seconds.
         """
-        taken, due = 0, time.monotonic() + timeout
-        while taken < len(data) and not self._closed:
+        sent, due = 0, time.monotonic() + timeout
+        while sent < len(data) and not self._closed:
             try:
-                taken += os.write(self._write, data[taken : taken + PIECE])
+                sent += os.write(self._write, data[sent : sent + PIECE])
             except BlockingIOError:
                 if not ready(self._write, select.POLLOUT, max(0.0, due - time.monotonic())):
                     break
             except OSError:  # No process reads the pipe.
                 break
-        return taken
+        return sent
 
     def close_input(self) -> None:
         """Close its input."""
@@ -226,8 +226,8 @@ class RawSession:
     def receive_all(self, timeout: float = 10.0) -> bytes:
         """All output until its end, up to `output_bytes` and for up to `timeout` seconds."""
         received, due = bytearray(), time.monotonic() + timeout
-        while (left := due - time.monotonic()) > 0 and len(received) < self.limits.output_bytes:
-            piece = self.receive(left)
+        while (seconds := due - time.monotonic()) > 0 and len(received) < self.limits.output_bytes:
+            piece = self.receive(seconds)
             if not piece:
                 break
             received += piece
@@ -273,11 +273,11 @@ def unpacked(archive: bytes) -> dict[str, bytes]:
     """The files of an archive by path, as far as it is sound, without files whose names are not UTF-8."""
     import tarfile  # Imported here, because judging workers do not need it.
 
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     with suppress(tarfile.TarError, OSError, KeyError), tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
             if (file := tar.extractfile(member)) is not None and member.name.encode(
                 errors="ignore"
             ).decode() == member.name:
-                found[member.name] = file.read()
-    return found
+                files[member.name] = file.read()
+    return files

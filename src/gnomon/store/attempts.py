@@ -23,7 +23,7 @@ __all__ = [
     "Attempt",
     "Source",
     "attempts",
-    "broken",
+    "fault_of",
     "give_up",
     "known_head",
     "rows_of",
@@ -101,15 +101,15 @@ def source(pairs: Sequence[tuple[Record, Record]]) -> tuple[Source, Record, Reco
 
     Args: pairs: the old and the new records of the step, from the first that differ.
     """
-    found: dict[Source, tuple[Record, Record]] = {}
+    differing: dict[Source, tuple[Record, Record]] = {}
     for old, new in pairs:
         if (old.kind, old.step, old.task, old.sample) != (new.kind, new.step, new.task, new.sample):
             break
         if (kind := _source(old, new)) is not None:
-            found.setdefault(kind, (old, new))
+            differing.setdefault(kind, (old, new))
     order = (Source.START, Source.POLICY, Source.ENVIRONMENT, Source.JUDGE, Source.LEARNER)
-    kind = next((each for each in order if each in found), Source.POLICY)
-    return kind, *found.get(kind, pairs[0])
+    kind = next((each for each in order if each in differing), Source.POLICY)
+    return kind, *differing.get(kind, pairs[0])
 
 
 def _source(old: Record, new: Record) -> Source | None:
@@ -136,23 +136,23 @@ def attempts(db: sqlite3.Connection, folder: Path) -> list[Attempt]:
     with faults(folder):
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'attempts'").fetchone():
             return []
-        found = db.execute(f"SELECT {NAMES} FROM attempts ORDER BY attempt").fetchall()
+        rows = db.execute(f"SELECT {NAMES} FROM attempts ORDER BY attempt").fetchall()
     return [
         Attempt(
             number=number, at=at, failed=bool(failed), seq=seq, step=step,
             previous=previous.hex(), head=head.hex(), records=records, why=why,
         )
-        for number, at, failed, seq, step, previous, head, records, why in found
+        for number, at, failed, seq, step, previous, head, records, why in rows
     ]  # fmt: skip
 
 
 def rows_of(db: sqlite3.Connection, folder: Path, number: int, **where: Any) -> Iterator[tuple[Any, ...]]:
     """The stored rows of an attempt that match every named column, in order."""
-    named = {name: value for name, value in where.items() if value is not None}
-    condition = "".join(f" AND {name} = ?" for name in named)
+    filters = {name: value for name, value in where.items() if value is not None}
+    condition = "".join(f" AND {name} = ?" for name in filters)
     with faults(folder):
         yield from db.execute(
-            f"SELECT {COLUMNS} FROM given_up WHERE attempt = ?{condition} ORDER BY seq", (number, *named.values())
+            f"SELECT {COLUMNS} FROM given_up WHERE attempt = ?{condition} ORDER BY seq", (number, *filters.values())
         ).fetchall()
 
 
@@ -172,8 +172,8 @@ def set_aside(db: sqlite3.Connection, seq: int, previous: bytes, records: Sequen
     An attempt that is already stored is not stored again.
     """
     rows, head = [], previous
-    for place, record in enumerate(records, start=seq):
-        rows.append(pack(place, head, record))
+    for position, record in enumerate(records, start=seq):
+        rows.append(pack(position, head, record))
         head = rows[-1][7]
     number = _opened(db)
     if not rows or db.execute("SELECT 1 FROM attempts WHERE head = ?", (head,)).fetchone():
@@ -204,7 +204,7 @@ def known_head(db: sqlite3.Connection, folder: Path, seq: int, head: bytes) -> b
     return False
 
 
-def broken(db: sqlite3.Connection, folder: Path, attempt: Attempt) -> str:
+def fault_of(db: sqlite3.Connection, folder: Path, attempt: Attempt) -> str:
     """Why an attempt does not verify; empty if its records are unchanged."""
     head, count = bytes.fromhex(attempt.previous), 0
     if attempt.seq and not known_head(db, folder, attempt.seq - 1, head):

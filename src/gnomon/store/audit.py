@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from gnomon.errors import RunError
-from gnomon.store.checkpoints import examine, stored
+from gnomon.store.checkpoints import checkpoint_folders, examine
 from gnomon.store.journal import damaged, digest
 from gnomon.store.layout import MANIFEST, PREDICTION, RECIPE, ROOT, RunStatus, glance, link, unpack
 from gnomon.store.reader import RunReader
@@ -58,7 +58,7 @@ def verify(folder: Path | str) -> VerifyReport:
             *_ending(reader, count, fingerprint),
         ]
         good = []
-        for path in stored(reader.folder):
+        for path in checkpoint_folders(reader.folder):
             why = examine(path, reader.uuid, reader.head)
             if not why:
                 good.append(int(path.name))
@@ -76,14 +76,14 @@ def verify(folder: Path | str) -> VerifyReport:
 
 
 def _texts(reader: RunReader) -> list[RunError]:
-    found = []
+    faults = []
     for name in (RECIPE, MANIFEST):
         path = reader.folder / name
         if not path.is_file():
-            found.append(_bad(reader, name, "it is missing"))
+            faults.append(_bad(reader, name, "it is missing"))
         elif sha256(path.read_bytes()).hexdigest() != reader.recorded(name):
-            found.append(_bad(reader, name, "it differs from the one that the run was started with"))
-    return found
+            faults.append(_bad(reader, name, "it differs from the one that the run was started with"))
+    return faults
 
 
 def _prediction(reader: RunReader) -> list[RunError]:
@@ -92,14 +92,14 @@ def _prediction(reader: RunReader) -> list[RunError]:
     there = digest(path) if path.is_file() else ""
     if there == registered:
         return []
-    known = f"the first record holds the SHA-256 {registered}"
+    why_registered = f"the first record holds the SHA-256 {registered}"
     if not registered:
         what, why = "was added after the run began", "the first record holds no prediction"
         fix = f"rm {shlex.quote(str(path))}"
     elif not there:
-        what, why, fix = "is missing", known, "restore the file that was registered"
+        what, why, fix = "is missing", why_registered, "restore the file that was registered"
     else:
-        what, why, fix = "was changed after the run began", known, "restore the file that was registered"
+        what, why, fix = "was changed after the run began", why_registered, "restore the file that was registered"
     return [RunError("E405", f"{PREDICTION} {what}", where=str(reader.folder), why=why, fix=fix)]
 
 
@@ -124,23 +124,23 @@ def _chain(reader: RunReader) -> tuple[int, str, list[RunError]]:
 
 
 def _indexes(reader: RunReader) -> list[RunError]:
-    found = reader.structure()
-    return [damaged(reader.folder, f"the database is inconsistent: {found}")] if found else []
+    problem = reader.structure()
+    return [damaged(reader.folder, f"the database is inconsistent: {problem}")] if problem else []
 
 
 def _attempts(reader: RunReader) -> list[RunError]:
     """Faults of attempts: records that are missing or have changed."""
-    found: list[RunError] = []
-    for place, attempt in enumerate(reader.attempts, start=1):
-        if attempt.number != place:
-            return [*found, _bad(reader, f"attempt {place}", "it is missing")]
+    faults: list[RunError] = []
+    for number, attempt in enumerate(reader.attempts, start=1):
+        if attempt.number != number:
+            return [*faults, _bad(reader, f"attempt {number}", "it is missing")]
         try:
             why = reader.broken(attempt)
         except RunError as error:
             why = f"{error.what}: {error.why}"
         if why:
-            found.append(_bad(reader, f"attempt {place}", why))
-    return found
+            faults.append(_bad(reader, f"attempt {number}", why))
+    return faults
 
 
 def _ending(reader: RunReader, count: int, fingerprint: str) -> list[RunError]:
@@ -150,22 +150,22 @@ def _ending(reader: RunReader, count: int, fingerprint: str) -> list[RunError]:
     end = reader.end
     if not end:  # An old run without an inventory. Its last records are an evaluation.
         last = next(reversed(reader.events("checkpoint")), None)
-        gone = last is not None and reader.head(last["seq"]) != last["fingerprint"]
+        cut_short = last is not None and reader.head(last["seq"]) != last["fingerprint"]
         why = "the records before its last checkpoint are missing"
-        return [_bad(reader, "the end of the run", why)] if gone else []
-    found = []
+        return [_bad(reader, "the end of the run", why)] if cut_short else []
+    faults = []
     if (count, fingerprint) != (end["records"], end["head"]):
         why = f"the run finished with {end['records']} records, and {count} are left"
-        found.append(_bad(reader, "the end of the run", why))
+        faults.append(_bad(reader, "the end of the run", why))
     if [attempt.head for attempt in reader.attempts] != end["attempts"]:
         why = f"the run finished with {len(end['attempts'])} attempts, and {len(reader.attempts)} are left"
-        found.append(_bad(reader, "the list of attempts", why))
-    return found
+        faults.append(_bad(reader, "the list of attempts", why))
+    return faults
 
 
 def _checkpoints(reader: RunReader) -> list[RunError]:
     """Missing checkpoints: all of a finished run are required, and the last one of any run."""
-    there = {int(path.name) for path in stored(reader.folder)}
+    there = {int(path.name) for path in checkpoint_folders(reader.folder)}
     due = set(reader.end.get("checkpoints", ())) if reader.status is RunStatus.FINISHED else set[int]()
     last = None
     for event in reader.events():

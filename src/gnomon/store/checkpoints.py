@@ -31,13 +31,13 @@ from gnomon.store.layout import (
     canonical,
 )
 
-__all__ = ["Checkpoint", "Place", "clean", "commit", "examine", "load", "quarantine", "retire", "stored"]
+__all__ = ["Checkpoint", "Position", "checkpoint_folders", "clean", "commit", "examine", "load", "quarantine", "retire"]
 
 NAME = re.compile(r"\d{6,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Position:
     """The run and the position of a checkpoint."""
 
     run: str
@@ -65,7 +65,7 @@ class Checkpoint:
     """Newer checkpoints that did not verify, one sentence each."""
 
 
-def commit(folder: Path, place: Place, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
+def commit(folder: Path, position: Position, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
     """Write a new checkpoint atomically. Existing checkpoints do not change.
 
     Raises: ResourceError E501 if the disk is full; RunError E403 if a valid checkpoint of this step has other content,
@@ -73,13 +73,13 @@ def commit(folder: Path, place: Place, write: Callable[[Path], None], state: Map
     """
     require_there(folder)
     root = folder / CHECKPOINTS
-    fresh = root / f".tmp-{place.step:06d}-{uuid4().hex[:8]}"
+    fresh = root / f".tmp-{position.step:06d}-{uuid4().hex[:8]}"
     with faults(folder):
         try:
             root.mkdir(exist_ok=True)
             fresh.mkdir()
-            _fill(fresh, place, write, state)
-            target = _settle(folder, fresh, place)
+            _fill(fresh, position, write, state)
+            target = _settle(folder, fresh, position)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
@@ -88,7 +88,7 @@ def commit(folder: Path, place: Place, write: Callable[[Path], None], state: Map
     return target
 
 
-def _fill(fresh: Path, place: Place, write: Callable[[Path], None], state: Mapping[str, Any]) -> None:
+def _fill(fresh: Path, position: Position, write: Callable[[Path], None], state: Mapping[str, Any]) -> None:
     failpoint("checkpoint:before-write")
     write(fresh)
     for name in (CHECKPOINT_STATE, CHECKPOINT_MANIFEST):
@@ -98,8 +98,8 @@ def _fill(fresh: Path, place: Place, write: Callable[[Path], None], state: Mappi
     write_durably(fresh / CHECKPOINT_STATE, canonical(state))
     failpoint("checkpoint:before-sync")
     files = {name: _measure(fresh / name) for name in _files(fresh)}
-    body = {"format": FORMAT, "run": place.run, "step": place.step, "seq": place.seq}
-    body |= {"fingerprint": place.fingerprint, "files": files}
+    body = {"format": FORMAT, "run": position.run, "step": position.step, "seq": position.seq}
+    body |= {"fingerprint": position.fingerprint, "files": files}
     failpoint("checkpoint:before-manifest")
     body["seal"] = _seal(body)
     write_durably(fresh / CHECKPOINT_MANIFEST, json.dumps(body, indent=1, sort_keys=True).encode("ascii"))
@@ -108,11 +108,11 @@ def _fill(fresh: Path, place: Place, write: Callable[[Path], None], state: Mappi
     failpoint("checkpoint:before-rename")
 
 
-def _settle(folder: Path, fresh: Path, place: Place) -> Path:
+def _settle(folder: Path, fresh: Path, position: Position) -> Path:
     """Rename the checkpoint to its final name. If an equal one exists, as in a resumed run, that one is kept."""
-    target = folder / CHECKPOINTS / f"{place.step:06d}"
+    target = folder / CHECKPOINTS / f"{position.step:06d}"
     if target.exists():
-        if examine(target, place.run):
+        if examine(target, position.run):
             quarantine(folder, target)
         else:
             _same(target, fresh)
@@ -138,11 +138,11 @@ def _same(there: Path, fresh: Path) -> None:
         )
 
 
-def stored(folder: Path) -> list[Path]:
+def checkpoint_folders(folder: Path) -> list[Path]:
     """Folders of the checkpoints, newest first, verified or not."""
     root = folder / CHECKPOINTS
-    found = [path for path in root.iterdir() if NAME.fullmatch(path.name)] if root.is_dir() else []
-    return sorted(found, key=lambda path: int(path.name), reverse=True)
+    folders = [path for path in root.iterdir() if NAME.fullmatch(path.name)] if root.is_dir() else []
+    return sorted(folders, key=lambda path: int(path.name), reverse=True)
 
 
 def examine(path: Path, run: str, chain: Callable[[int], str | None] | None = None) -> str:
@@ -211,7 +211,7 @@ def quarantine(folder: Path, path: Path) -> Path:
 
 def retire(folder: Path, newest: Path, keep: int) -> None:
     """Delete old checkpoints, except the last `keep`, that of step 0 and `newest`."""
-    others = [path for path in stored(folder) if path != newest]
+    others = [path for path in checkpoint_folders(folder) if path != newest]
     for path in others[max(keep, 1) - 1 :]:
         if int(path.name) == 0:
             continue

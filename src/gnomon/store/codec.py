@@ -78,28 +78,28 @@ def decode(records: Iterable[Record], tasks: Callable[[str, int], Task] | None =
             it has no `info`, and an `answer` that is not JSON is replaced by the name of its type.
     Raises: RunError E405 for a damaged record; E142 if `tasks` returns another task than the recorded one.
     """
-    asked: Record | None = None
-    found: list[Record] = []
+    task_record: Record | None = None
+    records_of_group: list[Record] = []
     for record in records:
         if record.kind == "task":
-            if asked is not None:
-                yield group_of(asked, found, tasks)
-            asked, found = record, []
-        elif asked is not None and record.kind in (asked.body.get("of"), GREEDY):
-            found.append(record)
-    if asked is not None:
-        yield group_of(asked, found, tasks)
+            if task_record is not None:
+                yield group_of(task_record, records_of_group, tasks)
+            task_record, records_of_group = record, []
+        elif task_record is not None and record.kind in (task_record.body.get("of"), GREEDY):
+            records_of_group.append(record)
+    if task_record is not None:
+        yield group_of(task_record, records_of_group, tasks)
 
 
-def group_of(asked: Record, records: Sequence[Record], tasks: Callable[[str, int], Task] | None) -> Group:
-    assert asked.task is not None
-    task = task_of(asked) if tasks is None else known_task(asked, tasks)
-    rollouts = tuple(rollout_of(asked, record, task) for record in records if record.kind != GREEDY)
-    greedy = next((rollout_of(asked, record, task) for record in records if record.kind == GREEDY), None)
-    spare = bool(asked.body.get("spare"))
-    seed, step = asked.body.get("replayed", (None, None))
+def group_of(task_record: Record, records: Sequence[Record], tasks: Callable[[str, int], Task] | None) -> Group:
+    assert task_record.task is not None
+    task = task_of(task_record) if tasks is None else known_task(task_record, tasks)
+    rollouts = tuple(rollout_of(task_record, record, task) for record in records if record.kind != GREEDY)
+    greedy = next((rollout_of(task_record, record, task) for record in records if record.kind == GREEDY), None)
+    spare = bool(task_record.body.get("spare"))
+    seed, step = task_record.body.get("replayed", (None, None))
     replayed = None if step is None else (seed, step)
-    return Group(task=task, index=asked.task, rollouts=rollouts, spare=spare, greedy=greedy, replayed=replayed)
+    return Group(task=task, index=task_record.task, rollouts=rollouts, spare=spare, greedy=greedy, replayed=replayed)
 
 
 def replay_mark(group: Group) -> dict[str, Any]:
@@ -107,14 +107,16 @@ def replay_mark(group: Group) -> dict[str, Any]:
     return {} if group.replayed is None else {"replayed": list(group.replayed)}
 
 
-def known_task(asked: Record, tasks: Callable[[str, int], Task]) -> Task:
+def known_task(task_record: Record, tasks: Callable[[str, int], Task]) -> Task:
     """The environment's task for a record. Raises: RunError E142 if it differs from the recorded one."""
-    assert asked.task is not None
-    split = "train" if asked.body["of"] == "rollout" else "test"
-    task = tasks(split, asked.task)
-    if task.id != asked.body["id"]:
-        why = f"the run recorded {asked.body['id']}, and now its id is {task.id}"
-        raise RunError("E142", f"{split} task {asked.task} differs from the recorded one", where=asked.place, why=why)
+    assert task_record.task is not None
+    split = "train" if task_record.body["of"] == "rollout" else "test"
+    task = tasks(split, task_record.task)
+    if task.id != task_record.body["id"]:
+        why = f"the run recorded {task_record.body['id']}, and now its id is {task.id}"
+        raise RunError(
+            "E142", f"{split} task {task_record.task} differs from the recorded one", where=task_record.place, why=why
+        )
     return task
 
 
@@ -155,8 +157,8 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
     if verdict.feedback:
         body["feedback"] = verdict.feedback
     if any(completion.entropies for completion in completions):
-        known = (completion.entropies or (nan,) * len(completion.token_ids) for completion in completions)
-        body["entropy"] = halves([entropy for entropies in known for entropy in entropies])
+        per_turn = (completion.entropies or (nan,) * len(completion.token_ids) for completion in completions)
+        body["entropy"] = halves([entropy for entropies in per_turn for entropy in entropies])
     if rollout.end:
         body["end"] = rollout.end
     if counts := {name: count for name, count in asdict(rollout.calls).items() if count}:
@@ -201,29 +203,29 @@ def listed(completion: Completion) -> list[list[int]]:
     return [list(change) for change in completion.changes]
 
 
-def task_of(asked: Record) -> Task:
+def task_of(record: Record) -> Task:
     """The task as it was recorded."""
-    with damage(asked):
+    with damage(record):
         return Task(
-            id=asked.body["id"],
-            messages=messages_of(asked.body["messages"]),
-            answer=asked.body["answer"],
-            info={"canary": True} if asked.body.get("canary") else {},
+            id=record.body["id"],
+            messages=messages_of(record.body["messages"]),
+            answer=record.body["answer"],
+            info={"canary": True} if record.body.get("canary") else {},
         )
 
 
-def rollout_of(asked: Record, record: Record, task: Task | None = None) -> Rollout:
+def rollout_of(task_record: Record, record: Record, task: Task | None = None) -> Rollout:
     """Decode a rollout. Args: asked: its `task` record; task: the task to use instead of the recorded one."""
     with damage(record):
         body = record.body
-        task = task or task_of(asked)
+        task = task or task_of(task_record)
         flat = {**body, "messages": None, "fork": 0}
         turns = body.get("turns", [flat])
         assert record.sample is not None
         return Rollout(
             task=task,
             sample=record.sample,
-            turns=tuple(turns_of(asked.body, body, turns)),
+            turns=tuple(turns_of(task_record.body, body, turns)),
             verdict=verdict_of(record),
             stop=Stop(body["stop"]),
             player=body.get("player", body.get("seat", 0)),
@@ -232,7 +234,7 @@ def rollout_of(asked: Record, record: Record, task: Task | None = None) -> Rollo
         )
 
 
-def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
+def turns_of(task: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
     tokens, logprobs = iter(body["token_ids"]), iter(logprobs_of(body))
     entropies = iter(floats_of(body, "entropy") if "entropy" in body else ())
     before: Turn | None = None
@@ -244,11 +246,11 @@ def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
             text=turn["reply"],
             finish=Finish(turn["finish"]),
             version=turn.get("version", body["version"]),
-            changes=tuple((place, version) for place, version in turn.get("changes", ())),
+            changes=tuple((index, version) for index, version in turn.get("changes", ())),
             entropies=known_of(islice(entropies, count)),
         )
         if turn["messages"] is None:
-            messages, segments, prompt = messages_of(asked["messages"]), opening_of(asked), tuple(asked["prompt_ids"])
+            messages, segments, prompt = messages_of(task["messages"]), opening_of(task), tuple(task["prompt_ids"])
         else:
             messages, segments = messages_of(turn["messages"]), segments_of(turn)
             prompt = tuple(turn["prompt_ids"]) if "prompt_ids" in turn else continued(before, fork) + joined(segments)
@@ -258,8 +260,8 @@ def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
 
 def known_of(values: Iterable[float]) -> tuple[float, ...]:
     """The values, or nothing where none is known."""
-    found = tuple(values)
-    return () if all(map(isnan, found)) else found
+    numbers = tuple(values)
+    return () if all(map(isnan, numbers)) else numbers
 
 
 def verdict_of(record: Record) -> Verdict:
@@ -358,18 +360,18 @@ def continued(before: Turn | None, fork: int) -> tuple[int, ...]:
     return before.prompt_ids + before.completion.token_ids
 
 
-def opening_of(asked: Body) -> tuple[Segment, ...]:
+def opening_of(task: Body) -> tuple[Segment, ...]:
     """The prompt of a task as segments by origin; empty if the origins were not recorded."""
-    tokens = iter(asked["prompt_ids"])
+    tokens = iter(task["prompt_ids"])
     return tuple(
         Segment(origin=Origin(origin), token_ids=tuple(islice(tokens, count)))
-        for origin, count in asked.get("origins", ())
+        for origin, count in task.get("origins", ())
     )
 
 
 def segments_of(turn: Body) -> tuple[Segment, ...]:
-    written = turn["segments"] if "segments" in turn else turn["given"]
-    return tuple(Segment(origin=Origin(origin), token_ids=tuple(ids)) for origin, ids in written)
+    segments = turn["segments"] if "segments" in turn else turn["given"]
+    return tuple(Segment(origin=Origin(origin), token_ids=tuple(ids)) for origin, ids in segments)
 
 
 @contextmanager

@@ -75,20 +75,20 @@ def rollout_table(records: Iterable[Record], tokens: bool = False) -> Iterator[d
 
     Args: records: of a chain in order, since a rollout follows its task.
     """
-    asked: Mapping[str, Any] = {}
+    task_body: Mapping[str, Any] = {}
     for record in records:
         if record.kind == "task":
-            asked = record.body
+            task_body = record.body
         elif is_rollout(record.kind):
-            row = rollout_row(asked, record)
-            yield row | token_columns(asked, record.body) if tokens else row
+            row = rollout_row(task_body, record)
+            yield row | token_columns(task_body, record.body) if tokens else row
 
 
-def rollout_row(asked: Mapping[str, Any], record: Record) -> dict[str, Any]:
+def rollout_row(task_body: Mapping[str, Any], record: Record) -> dict[str, Any]:
     """A rollout in plain values. Args: asked: body of its `task` record."""
     body = record.body
-    turns = body.get("turns") or [{"messages": asked["messages"], **body}]
-    opening = turns[0]["messages"] or asked["messages"]
+    turns = body.get("turns") or [{"messages": task_body["messages"], **body}]
+    opening = turns[0]["messages"] or task_body["messages"]
     return {
         "split": "train" if record.kind == "rollout" else "test",
         "set": set_of(record.kind),
@@ -96,9 +96,9 @@ def rollout_row(asked: Mapping[str, Any], record: Record) -> dict[str, Any]:
         "task": record.task,
         "sample": record.sample,
         "player": body.get("player", body.get("seat", 0)),  # As earlier versions wrote it.
-        "task_id": clean(asked["id"]),
+        "task_id": clean(task_body["id"]),
         "prompt": clean("\n".join(message["content"] for message in opening)),
-        "answer": answer_text(asked["answer"]),
+        "answer": answer_text(task_body["answer"]),
         "reply": clean(body["reply"]),
         "messages": conversation(turns, opening),
         "turns": len(turns),
@@ -119,19 +119,19 @@ def rollout_row(asked: Mapping[str, Any], record: Record) -> dict[str, Any]:
 
 def conversation(turns: Iterable[Mapping[str, Any]], opening: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
     """All messages of a rollout, with its replies as those of the assistant."""
-    found: list[dict[str, str]] = []
+    messages: list[dict[str, str]] = []
     for number, turn in enumerate(turns):
         before = turn["messages"] if number else opening
         reply = {"role": "assistant", "content": turn["reply"]}
-        found += [{key: clean(message[key]) or "" for key in ("role", "content")} for message in (*before, reply)]
-    return found
+        messages += [{key: clean(message[key]) or "" for key in ("role", "content")} for message in (*before, reply)]
+    return messages
 
 
-def token_columns(asked: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def token_columns(task_body: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     first = (body.get("turns") or [{}])[0]
     own = [token for _, ids in first.get("segments", first.get("given", ())) for token in ids]
     return {
-        "prompt_ids": first.get("prompt_ids") or own or asked["prompt_ids"],
+        "prompt_ids": first.get("prompt_ids") or own or task_body["prompt_ids"],
         "token_ids": body["token_ids"],
         "logprobs": [None if math.isnan(logp) else logp for logp in logprobs_of(body)],
         "entropy": [None if math.isnan(x) else x for x in floats_of(body, "entropy")] if "entropy" in body else None,

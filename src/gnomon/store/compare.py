@@ -87,7 +87,7 @@ def diff(a: Path | str, b: Path | str) -> Difference:
 def _result(reader: RunReader) -> dict[str, Any]:
     """What the last held-out evaluation found: `pass@1` and the like, and the mean length."""
     body = reader.held_out or {}
-    rates = {f"pass@{k}": found["value"] for k, found in body.get("pass_at", {}).items()}
+    rates = {f"pass@{k}": interval["value"] for k, interval in body.get("pass_at", {}).items()}
     return rates | ({"length": body["length"]} if "length" in body else {})
 
 
@@ -116,8 +116,8 @@ def _part(one: RunReader, two: RunReader) -> Parting | None:
 def differences(a: Record, b: Record) -> dict[str, tuple[str, str]]:
     """The differences of two records: their place first, then every body key, with shortened values."""
     names = ("kind", "step", "task", "sample")
-    place = {name: (getattr(a, name), getattr(b, name)) for name in names if getattr(a, name) != getattr(b, name)}
-    return {name: shortened(*pair) for name, pair in (place | unequal(a.body, b.body)).items()}
+    identity = {name: (getattr(a, name), getattr(b, name)) for name in names if getattr(a, name) != getattr(b, name)}
+    return {name: shortened(*pair) for name, pair in (identity | unequal(a.body, b.body)).items()}
 
 
 def unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

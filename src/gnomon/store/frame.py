@@ -38,8 +38,8 @@ def frame(reader: RunReader, table: Frame, library: Library, tokens: bool) -> An
 def rollouts(reader: RunReader, tokens: bool = False) -> tuple[list[Column], list[dict[str, Any]]]:
     """One row per rollout; every part of the reward has a column of its own, `part/NAME`."""
     rows = [with_parts(row) for row in rollout_table(reader.records(), tokens)]
-    named = dict.fromkeys(name for row in rows for name in row if name.startswith("part/"))
-    parts = [Column(name, "float", "Value of this part of the reward, before its weight.") for name in named]
+    part_names = dict.fromkeys(name for row in rows for name in row if name.startswith("part/"))
+    parts = [Column(name, "float", "Value of this part of the reward, before its weight.") for name in part_names]
     return [*(column for column in columns(tokens) if column.name != "parts"), *parts], rows
 
 
@@ -74,8 +74,8 @@ def evaluations(reader: RunReader) -> tuple[list[Column], list[dict[str, Any]]]:
                 row |= {f"pass@{k}/{end}": interval[end] for end in ("low", "high", "n")}
             rows.append(row | {f"status/{name}": count for name, count in body["statuses"].items()})
     counts = [name for row in rows for name in row if name.startswith("status/") or name.endswith("/n")]
-    found = numbers([{key: row[key] for key in row if key != "set"} for row in rows], ("step", "version", *counts))
-    return [Column("set", "text", "Evaluation set; empty for the main evaluation."), *found], rows
+    numeric = numbers([{key: row[key] for key in row if key != "set"} for row in rows], ("step", "version", *counts))
+    return [Column("set", "text", "Evaluation set; empty for the main evaluation."), *numeric], rows
 
 
 def numbers(rows: Iterable[Mapping[str, Any]], whole: Sequence[str]) -> list[Column]:

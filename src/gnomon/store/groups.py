@@ -33,8 +33,8 @@ class RecordedGroups:
         Args: before: number of the first step to leave out; None means all.
         """
         end = self._scan(before)
-        found = {task: [step for step in steps if step < end] for task, steps in self._steps.items()}
-        return {task: steps for task, steps in found.items() if steps}
+        earlier = {task: [step for step in steps if step < end] for task, steps in self._steps.items()}
+        return {task: steps for task, steps in earlier.items() if steps}
 
     def wrong(self, before: int | None = None) -> Mapping[int, Sequence[tuple[int, int]]]:
         """The step and the sample of every failed reply to a whole prompt, in order, by index of the task.
@@ -42,8 +42,10 @@ class RecordedGroups:
         Args: as of `steps`.
         """
         end = self._scan(before)
-        found = {task: [place for place in places if place[0] < end] for task, places in self._wrong.items()}
-        return {task: places for task, places in found.items() if places}
+        earlier = {
+            task: [address for address in addresses if address[0] < end] for task, addresses in self._wrong.items()
+        }
+        return {task: addresses for task, addresses in earlier.items() if addresses}
 
     def read(self, step: int, task: int) -> list[Group]:
         """The groups of a task in a step, one per learning player. Raises: RunError E142 for another task."""
@@ -63,16 +65,16 @@ class RecordedGroups:
     def _add(self, reader: RunReader, step: int) -> None:
         rows = reader.rollout_rows(step)
         failed = {row.task for row in rows if row.status == Status.FAILED}
-        asked = {
+        prefilled = {
             record.task: continues(record)
             for record in reader.records("task", step)
             if record.task is not None and of_training(record) and "replayed" not in record.body
         }
-        for task in asked:
+        for task in prefilled:
             if task not in failed:
                 self._steps.setdefault(task, []).append(step)
         for row in rows:
-            if row.task in asked and row.task not in failed and not asked[row.task] and is_wrong(row):
+            if row.task in prefilled and row.task not in failed and not prefilled[row.task] and is_wrong(row):
                 self._wrong.setdefault(row.task, []).append((step, row.sample or 0))
 
 
@@ -81,9 +83,9 @@ def of_training(record: Record) -> bool:
     return record.kind in ("rollout", "greedy") or record.body.get("of") == "rollout"
 
 
-def continues(asked: Record) -> bool:
+def continues(task_record: Record) -> bool:
     """Whether the rollouts of a task continue a prefix. Args: asked: its `task` record."""
-    return any(origin == Origin.POLICY for origin, _ in asked.body.get("origins", ())[-1:])
+    return any(origin == Origin.POLICY for origin, _ in task_record.body.get("origins", ())[-1:])
 
 
 def is_wrong(row: RolloutRow) -> bool:

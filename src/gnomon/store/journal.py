@@ -137,25 +137,25 @@ def rows(
     db: sqlite3.Connection, folder: Path, start: int = 0, stop: int = END, **where: Any
 ) -> Iterator[tuple[Any, ...]]:
     """The rows from `start` up to `stop` that match every named column, in order. Reads one page at a time."""
-    named = {name: value for name, value in where.items() if value is not None}
-    condition = "".join(f" AND {term}" for term in terms(named))
+    filters = {name: value for name, value in where.items() if value is not None}
+    condition = "".join(f" AND {term}" for term in terms(filters))
     query = f"SELECT {COLUMNS} FROM records WHERE seq >= ? AND seq < ?{condition} ORDER BY seq LIMIT {PAGE}"
     while True:
         with faults(folder):
-            page = db.execute(query, (start, stop, *named.values())).fetchall()
+            page = db.execute(query, (start, stop, *filters.values())).fetchall()
         yield from page
         if len(page) < PAGE:
             return
         start = page[-1][0] + 1
 
 
-def terms(named: Mapping[str, Any]) -> list[str]:
+def terms(filters: Mapping[str, Any]) -> list[str]:
     """The conditions of a query for records, one per named column.
 
     The plus sign stops SQLite from using its index of kinds if a step or a task selects far fewer records.
     """
-    narrow = "step" in named or "task" in named
-    return [f"+{name} = ?" if name == "kind" and narrow else f"{name} = ?" for name in named]
+    narrow = "step" in filters or "task" in filters
+    return [f"+{name} = ?" if name == "kind" and narrow else f"{name} = ?" for name in filters]
 
 
 def tail(db: sqlite3.Connection, folder: Path, length: int) -> tuple[int, bytes]:

@@ -169,10 +169,10 @@ def pack(seq: int, previous: bytes, record: Record) -> tuple[Any, ...]:
     body = canonical(record.body)
     digest = link(previous, record, body)
     packed = len(body) > SMALL
-    stored = zlib.compress(body) if packed else body
+    data = zlib.compress(body) if packed else body
     return (
         *(seq, record.kind, record.step, record.task, record.sample),
-        *(int(packed), stored, digest, *glance(record)),
+        *(int(packed), data, digest, *glance(record)),
     )
 
 
@@ -225,16 +225,16 @@ def unpack(row: tuple[Any, ...]) -> tuple[Record, bytes]:
 
 def canonical_body(row: tuple[Any, ...]) -> bytes:
     """The canonical body of a row, which may be damaged."""
-    packed, stored = row[5:7]
-    return zlib.decompress(stored) if packed else bytes(stored)
+    packed, data = row[5:7]
+    return zlib.decompress(data) if packed else bytes(data)
 
 
 def bodies(rows: Sequence[tuple[Any, ...]]) -> list[Mapping[str, Any]]:
     """The bodies of rows alone, read as one text: faster than `unpack` for many small ones. Raises: as `unpack`."""
     with suppress(zlib.error, ValueError, TypeError):
-        found: list[Mapping[str, Any]] = json.loads(b"[" + b",".join(map(canonical_body, rows)) + b"]")
-        if len(found) == len(rows):
-            return found
+        result: list[Mapping[str, Any]] = json.loads(b"[" + b",".join(map(canonical_body, rows)) + b"]")
+        if len(result) == len(rows):
+            return result
     return [unpack(row)[0].body for row in rows]  # It says which one is damaged.
 
 
@@ -269,7 +269,7 @@ def _culprit(value: Any, path: str) -> tuple[str, str] | None:
             kind = type(value).__name__
             return path, f"{value!r} is not a finite number" if isinstance(value, float) else f"it is a {kind}"
         return None
-    return next((found for name, item in items if (found := _culprit(item, name))), None)
+    return next((culprit for name, item in items if (culprit := _culprit(item, name))), None)
 
 
 def _not_json(where: str, why: str) -> RunError:

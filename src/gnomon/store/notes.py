@@ -35,15 +35,15 @@ class Note:
     def of(cls, text: object, tags: Sequence[object]) -> Note:
         """A note within the limits, without surrounding spaces and repeated tags."""
         words = (" ".join(str(tag).split())[:TAG] for tag in tags)
-        kept = tuple(dict.fromkeys(word for word in words if word))[:TAGS]
-        return cls(text=str(text).replace("\r\n", "\n").strip()[:LONGEST], tags=kept)
+        distinct = tuple(dict.fromkeys(word for word in words if word))[:TAGS]
+        return cls(text=str(text).replace("\r\n", "\n").strip()[:LONGEST], tags=distinct)
 
 
 def note_of(folder: Path) -> Note:
     """The note on the run in a folder; empty if there is none or it cannot be read."""
     try:
-        found = json.loads((folder / NOTE).read_text(encoding="utf-8"))
-        return Note.of(found.get("text", ""), found.get("tags", ()))
+        body = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        return Note.of(body.get("text", ""), body.get("tags", ()))
     except (OSError, ValueError, AttributeError, TypeError):
         return Note()
 

@@ -74,16 +74,16 @@ class Observers:
         self._observers, self._report = list(observers), report
 
     def start(self, manifest: Mapping[str, Any]) -> None:
-        shown = frozen(manifest)
-        self._each("start", lambda observer: observer.start(shown))
+        copy = frozen(manifest)
+        self._each("start", lambda observer: observer.start(copy))
 
     def step(self, record: StepRecord) -> None:
-        shown = replace(record, metrics=frozen(record.metrics), records=tuple(map(frozen_record, record.records)))
-        self._each("step", lambda observer: observer.step(shown))
+        copy = replace(record, metrics=frozen(record.metrics), records=tuple(map(frozen_record, record.records)))
+        self._each("step", lambda observer: observer.step(copy))
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        shown = replace(record, result=frozen(record.result), records=tuple(map(frozen_record, record.records)))
-        self._each("evaluation", lambda observer: observer.evaluation(shown))
+        copy = replace(record, result=frozen(record.result), records=tuple(map(frozen_record, record.records)))
+        self._each("evaluation", lambda observer: observer.evaluation(copy))
 
     def finish(self, status: RunStatus) -> None:
         self._each("finish", lambda observer: observer.finish(status))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gnomon.errors import RunError
 from gnomon.metrics import current
 from gnomon.notebook import Card
-from gnomon.store.attempts import Attempt, attempts, broken, rows_of
+from gnomon.store.attempts import Attempt, attempts, fault_of, rows_of
 from gnomon.store.codec import GREEDY, decode
 from gnomon.store.frame import Frame, Library, frame
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
@@ -153,14 +153,14 @@ class RunReader:
     @property
     def sets(self) -> list[str]:
         """The names of the evaluation sets that were measured, in the order of their first measurement."""
-        found = self._query("SELECT kind FROM records WHERE kind LIKE 'baseline.%' GROUP BY kind ORDER BY min(seq)")
-        return [set_of(row[0]) for row in found]
+        kinds = self._query("SELECT kind FROM records WHERE kind LIKE 'baseline.%' GROUP BY kind ORDER BY min(seq)")
+        return [set_of(row[0]) for row in kinds]
 
     @property
     def rollout_kinds(self) -> list[str]:
         """The kinds of the rollouts in the run: `held_out` and `held_out.SET` before `rollout`."""
-        found = [row[0] for row in self._query("SELECT DISTINCT kind FROM records") if is_rollout(row[0])]
-        return sorted(found, key=lambda kind: (kind == "rollout", kind))
+        kinds = [row[0] for row in self._query("SELECT DISTINCT kind FROM records") if is_rollout(row[0])]
+        return sorted(kinds, key=lambda kind: (kind == "rollout", kind))
 
     def evaluations(self, name: str = "") -> list[Record]:
         """The baseline and the evaluations after it, of the main evaluation or of an evaluation set."""
@@ -180,9 +180,11 @@ class RunReader:
         attempt: int = 0,
     ) -> Iterator[Record]:
         """The records that match everything named, in order. Args: attempt: 0 for the chain, else a given-up one's."""
-        named: dict[str, Any] = {"kind": kind, "step": step, "task": task, "sample": sample}
-        found = rows_of(self._db, self.folder, attempt, **named) if attempt else rows(self._db, self.folder, **named)
-        return (unpack(row)[0] for row in found)
+        filters: dict[str, Any] = {"kind": kind, "step": step, "task": task, "sample": sample}
+        matching = (
+            rows_of(self._db, self.folder, attempt, **filters) if attempt else rows(self._db, self.folder, **filters)
+        )
+        return (unpack(row)[0] for row in matching)
 
     def rows(self, start: int = 0, kind: str | None = None) -> Iterator[tuple[Any, ...]]:
         """The stored rows from position `start` on, of one kind or all."""
@@ -194,8 +196,8 @@ class RunReader:
             "SELECT max(step) FROM (SELECT step FROM records WHERE step < ? AND kind = ? ORDER BY step DESC LIMIT 1)"
         )
         after = "SELECT min(step) FROM (SELECT step FROM records WHERE step > ? AND kind = ? ORDER BY step LIMIT 1)"
-        found = [[self._query(query, step, kind)[0][0] for kind in kinds] for query in (before, after)]
-        lower, upper = ([at for at in steps if at is not None] for steps in found)
+        neighbours = [[self._query(query, step, kind)[0][0] for kind in kinds] for query in (before, after)]
+        lower, upper = ([at for at in steps if at is not None] for steps in neighbours)
         return max(lower, default=None), min(upper, default=None)
 
     def spread(self, kind: str, count: int) -> list[Record]:
@@ -211,10 +213,10 @@ class RunReader:
 
     def record(self, seq: int) -> Record:
         """The record at a position in the chain. Raises: RunError E405 where there is none."""
-        found = next(rows(self._db, self.folder, seq, seq + 1), None)
-        if found is None:
+        row = next(rows(self._db, self.folder, seq, seq + 1), None)
+        if row is None:
             raise damaged(self.folder, f"record {seq} is missing")
-        return unpack(found)[0]
+        return unpack(row)[0]
 
     def groups(
         self, step: int | None = None, kind: str = "rollout", tasks: Callable[[str, int], Task] | None = None
@@ -224,36 +226,36 @@ class RunReader:
         Raises: RunError E405 for a damaged record.
         """
         kinds = (kind, GREEDY) if kind == "rollout" else (kind,)
-        wanted = (r for r in self.records(step=step) if (r.body.get("of") if r.kind == "task" else r.kind) in kinds)
-        return decode(wanted, tasks)
+        records = (r for r in self.records(step=step) if (r.body.get("of") if r.kind == "task" else r.kind) in kinds)
+        return decode(records, tasks)
 
     def rollout(self, step: int, task: int, sample: int, kind: str = "rollout", *, attempt: int = 0) -> Record:
         """One rollout; `kind` may be `held_out`.
 
         Raises: RunError E409 if there is none.
         """
-        found = next(self.records(kind, step, task, sample, attempt=attempt), None)
-        if found is None:
+        record = next(self.records(kind, step, task, sample, attempt=attempt), None)
+        if record is None:
             raise self.absent(kind, step, task, sample)
-        return found
+        return record
 
     def absent(self, kind: str, step: int | None, task: int | None = None, sample: int | None = None) -> RunError:
         """The error for a missing rollout, task or step; it names existing ones.
 
         Args: step: None if a task was requested over all steps.
         """
-        named = (("step", step), ("task", task), ("sample", sample))
-        where = ", ".join([str(self.folder), *(f"{name} {value}" for name, value in named if value is not None)])
+        parts = (("step", step), ("task", task), ("sample", sample))
+        where = ", ".join([str(self.folder), *(f"{name} {value}" for name, value in parts if value is not None)])
         steps = [row[0] for row in self._query("SELECT DISTINCT step FROM records WHERE kind = ? ORDER BY step", kind)]
         why = f"the run has {self.steps} finished steps, counted from 0"
         if kind != "rollout":
             why = f"held-out tasks were evaluated before these steps: {', '.join(map(str, steps)) or '(none yet)'}"
         prefix = "" if kind == "rollout" else f"{kind.replace('_', '-', 1)}:"
-        wanted, places = step, steps
+        target, existing = step, steps
         if step is None:
-            prefix, wanted = f"{prefix}task:", task
-            places = [row[0] for row in self._query("SELECT DISTINCT task FROM records WHERE kind = ?", kind)]
-        near = min(places, key=lambda there: abs(there - (wanted or 0)), default=None)
+            prefix, target = f"{prefix}task:", task
+            existing = [row[0] for row in self._query("SELECT DISTINCT task FROM records WHERE kind = ?", kind)]
+        near = min(existing, key=lambda there: abs(there - (target or 0)), default=None)
         fix = "" if near is None else f"gnomon show {shlex.quote(str(self.folder))} {prefix}{near}"
         return RunError("E409", "the run has no rollout at this address", where=where, why=why, fix=fix)
 
@@ -261,14 +263,14 @@ class RunReader:
         self, step: int | None = None, task: int | None = None, kind: str = "rollout", *, attempt: int = 0
     ) -> list[RolloutRow]:
         """The main facts of rollouts, of one step, one task or all, in order; `kind` may be `held_out`."""
-        wanted = {"kind": kind, "step": step, "task": task} | ({"attempt": attempt} if attempt else {})
-        wanted = {name: value for name, value in wanted.items() if value is not None}
+        filters = {"kind": kind, "step": step, "task": task} | ({"attempt": attempt} if attempt else {})
+        filters = {name: value for name, value in filters.items() if value is not None}
         if attempt and attempt > len(self.attempts):
             return []
         names, table = RolloutRow.__slots__, "given_up" if attempt else "records"
-        condition = " AND ".join(terms(wanted))
+        condition = " AND ".join(terms(filters))
         query = f"SELECT {', '.join(names)} FROM {table} WHERE {condition} ORDER BY seq"
-        return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
+        return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *filters.values())]
 
     def solved(self, kind: str) -> list[tuple[int, int, int, int]]:
         """For each task and step with judged rollouts of a kind: task, step, correct rollouts, rollouts; in order."""
@@ -318,32 +320,32 @@ class RunReader:
     @property
     def written(self) -> float | None:
         """When the last step ended, in Unix seconds; None before there is one."""
-        found: float | None = self._query("SELECT max(at) FROM timings")[0][0]
-        return found
+        last: float | None = self._query("SELECT max(at) FROM timings")[0][0]
+        return last
 
     def timings(self) -> list[dict[str, Any]]:
         """Timings of the steps: `step`, `at` (Unix seconds) and the measured durations."""
-        found = self._query("SELECT step, at, body FROM timings ORDER BY id")
-        return [{**self._loaded("timings", body), "step": step, "at": at} for step, at, body in found]
+        entries = self._query("SELECT step, at, body FROM timings ORDER BY id")
+        return [{**self._loaded("timings", body), "step": step, "at": at} for step, at, body in entries]
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Events stored beside the chain: `kind`, `at` (Unix seconds) and their body."""
-        found = self._query("SELECT kind, at, body FROM events WHERE ? IS NULL OR kind = ? ORDER BY id", kind, kind)
-        return [{**self._loaded("events", body), "kind": name, "at": at} for name, at, body in found]
+        entries = self._query("SELECT kind, at, body FROM events WHERE ? IS NULL OR kind = ? ORDER BY id", kind, kind)
+        return [{**self._loaded("events", body), "kind": name, "at": at} for name, at, body in entries]
 
     def alarms(self) -> list[dict[str, Any]]:
         """The recorded alarms, without those of steps that were discarded later."""
-        found: list[dict[str, Any]] = []
+        valid: list[dict[str, Any]] = []
         for event in self.events():
             if event["kind"] == "attempt":
-                found = [alarm for alarm in found if alarm["step"] < event["step"]]
+                valid = [alarm for alarm in valid if alarm["step"] < event["step"]]
             elif event["kind"] == "alarm":
-                found.append(event)
-        return found
+                valid.append(event)
+        return valid
 
     def broken(self, attempt: Attempt) -> str:
         """Why an attempt does not verify; empty if its records are unchanged."""
-        return broken(self._db, self.folder, attempt)
+        return fault_of(self._db, self.folder, attempt)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -356,8 +358,8 @@ class RunReader:
 
     def head(self, seq: int) -> str | None:
         """Head of the chain before position `seq`, None beyond its end."""
-        found = head_before(self._db, self.folder, seq)
-        return None if found is None else found.hex()
+        head = head_before(self._db, self.folder, seq)
+        return None if head is None else head.hex()
 
     def recorded(self, name: str) -> str:
         """SHA-256 of a text file of the run folder at the start of the run."""
@@ -365,12 +367,12 @@ class RunReader:
 
     def structure(self) -> str:
         """The database's inconsistency; empty if there is none."""
-        found = self._query("PRAGMA integrity_check(1)")[0][0]
-        return "" if found == "ok" else str(found)
+        problem = self._query("PRAGMA integrity_check(1)")[0][0]
+        return "" if problem == "ok" else str(problem)
 
     def _last(self, kind: str) -> Mapping[str, Any] | None:
-        found = self._query("SELECT max(seq) FROM records WHERE kind = ?", kind)[0][0]
-        return None if found is None else unpack(next(rows(self._db, self.folder, found, found + 1)))[0].body
+        seq = self._query("SELECT max(seq) FROM records WHERE kind = ?", kind)[0][0]
+        return None if seq is None else unpack(next(rows(self._db, self.folder, seq, seq + 1)))[0].body
 
     def _status(self) -> RunStatus:
         text = self._meta("status")

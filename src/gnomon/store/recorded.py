@@ -42,8 +42,8 @@ class Recorded:
         Args: kind: `rollout`, `held_out` or `held_out.SET`.
         """
         with RunReader(self.folder) as reader:
-            found = self._records(reader, kind, step)
-        groups = list(decode(found, self.tasks))
+            records = self._records(reader, kind, step)
+        groups = list(decode(records, self.tasks))
         if groups:
             self.note("read", {"step": step, "of": kind, "rollouts": sum(len(group.rollouts) for group in groups)})
         return groups
@@ -51,7 +51,7 @@ class Recorded:
     def _records(self, reader: RunReader, kind: str, step: int) -> list[Record]:
         since = [attempt.number for attempt in reader.attempts[self.before :] if not attempt.failed]
         for attempt in (0, *reversed(since)):
-            found = list(reader.records(step=step, attempt=attempt))
-            if any(record.kind in ends(kind) for record in found):
-                return [record for record in found if kind in (record.kind, record.body.get("of"))]
+            records = list(reader.records(step=step, attempt=attempt))
+            if any(record.kind in ends(kind) for record in records):
+                return [record for record in records if kind in (record.kind, record.body.get("of"))]
         return []

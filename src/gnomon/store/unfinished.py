@@ -70,11 +70,11 @@ class Unfinished:
 
 def episodes(path: Path, step: int) -> list[tuple[str, list[Record]]]:
     """The episodes of a file, by name. A damaged line is left out: its episode is sampled again."""
-    found = []
+    result = []
     for line in path.read_bytes().split(b"\n") if path.exists() else []:
         digest, _, text = line.partition(b" ")
         if digest == sha256(text).hexdigest().encode():
             name, parts = json.loads(text)
             records = [Record(kind=kind, step=step, task=task, sample=s, body=body) for kind, task, s, body in parts]
-            found.append((name, records))
-    return found
+            result.append((name, records))
+    return result

@@ -20,7 +20,7 @@ from uuid import uuid4
 from gnomon.errors import GnomonError, ResourceError, RunError
 from gnomon.store import checkpoints
 from gnomon.store.attempts import CREDIT, SENTENCES, Attempt, Source, attempts, give_up, set_aside, source
-from gnomon.store.checkpoints import Checkpoint, Place
+from gnomon.store.checkpoints import Checkpoint, Position
 from gnomon.store.compare import differences
 from gnomon.store.failpoint import failpoint
 from gnomon.store.journal import (
@@ -235,19 +235,19 @@ class Run:
             seq, head = seq + 1, new[-1][7]
         old = list(rows(self._db, self.folder, self._position, seq))
         same = next((i for i, (was, now) in enumerate(zip(old, new, strict=False)) if was[7] != now[7]), len(old))
-        parted = old[same:]
-        why = self._excuse(parted, new[same:]) if parted else ""
+        replaced = old[same:]
+        why = self._excuse(replaced, new[same:]) if replaced else ""
         if fresh := new[same:]:
             with transaction(self._db, self.folder):
-                if parted:
+                if replaced:
                     give_up(self._db, fresh[0][0], old[same - 1][7] if same else self._head, why)
                     self.vary(why)
-                    self._note("attempt", {"step": parted[0][2], "why": why})
+                    self._note("attempt", {"step": replaced[0][2], "why": why})
                 self._db.executemany(INSERT, fresh)
                 failpoint("append:before-commit")
             failpoint("append:after-commit")
-        self._position, self._head, self._count = seq, head, seq if parted else max(seq, self._count)
-        return self.attempts[-1] if parted else None
+        self._position, self._head, self._count = seq, head, seq if replaced else max(seq, self._count)
+        return self.attempts[-1] if replaced else None
 
     def extend(self, body: Mapping[str, Any], recipe: str, facts: Mapping[str, Any] = EMPTY) -> None:
         """Go on with other settings from the newest checkpoint: record them, and replace the recipe.
@@ -284,10 +284,14 @@ class Run:
 
     def _settle_recipe(self) -> None:
         """Write the recipe of the newest extension, unless it is there: a kill may have come before it was written."""
-        found = self._db.execute("SELECT body FROM events WHERE kind = 'extended' ORDER BY id DESC LIMIT 1").fetchone()
-        recipe = json.loads(found[0])["recipe"].encode() if found else b""
-        known, path = meta(self._db, f"sha256:{RECIPE}"), self.folder / RECIPE
-        if found and sha256(recipe).hexdigest() == known and not (path.is_file() and digest(path) == known):
+        row = self._db.execute("SELECT body FROM events WHERE kind = 'extended' ORDER BY id DESC LIMIT 1").fetchone()
+        recipe = json.loads(row[0])["recipe"].encode() if row else b""
+        digest_of_run, path = meta(self._db, f"sha256:{RECIPE}"), self.folder / RECIPE
+        if (
+            row
+            and sha256(recipe).hexdigest() == digest_of_run
+            and not (path.is_file() and digest(path) == digest_of_run)
+        ):
             fresh = path.with_name(f"{RECIPE}.new")
             with faults(self.folder):
                 write_durably(fresh, recipe)
@@ -345,7 +349,7 @@ class Run:
         return {
             "records": self._count,
             "head": (self._head_before(self._count) or ""),
-            "checkpoints": [int(path.name) for path in checkpoints.stored(self.folder)],
+            "checkpoints": [int(path.name) for path in checkpoints.checkpoint_folders(self.folder)],
             "attempts": [attempt.head for attempt in self.attempts],
         }
 
@@ -359,12 +363,12 @@ class Run:
         Raises: ResourceError E501 if the disk is full (older checkpoints do not change); RunError E403 if a valid
         checkpoint of this step differs.
         """
-        place = Place(run=self.uuid, step=step, seq=self._position, fingerprint=self.fingerprint)
-        path = checkpoints.commit(self.folder, place, write, state)
+        position = Position(run=self.uuid, step=step, seq=self._position, fingerprint=self.fingerprint)
+        path = checkpoints.commit(self.folder, position, write, state)
         with faults(self.folder):
             checkpoints.retire(self.folder, path, keep)
         failpoint("checkpoint:before-note")
-        self.note("checkpoint", {"step": step, "seq": place.seq, "fingerprint": place.fingerprint})
+        self.note("checkpoint", {"step": step, "seq": position.seq, "fingerprint": position.fingerprint})
         return path
 
     def latest_checkpoint(self) -> Checkpoint | None:
@@ -373,7 +377,7 @@ class Run:
         Checkpoints that do not verify are moved to `quarantine/`. `skipped` and an event give the reasons.
         """
         self.skipped = []
-        for path in checkpoints.stored(self.folder):
+        for path in checkpoints.checkpoint_folders(self.folder):
             with faults(self.folder):
                 why = checkpoints.examine(path, self.uuid, self._head_before)
                 if not why:
@@ -394,19 +398,19 @@ class Run:
     def _excuse(self, old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> str:
         """Why the old records are discarded. Raises: RunError E403 if the difference is not tolerated."""
         pairs = [(unpack(was)[0], unpack(now)[0]) for was, now in zip(old, new, strict=False)]
-        found, there, here = source(pairs)
+        cause, there, here = source(pairs)
         parts = differences(there, here)
         key = next((key for key in parts if key not in CREDIT), next(iter(parts), "hash"))
         was, now = parts.get(key, (there.hash, here.hash))
-        why = f"{SENTENCES[found]} ({key!r} of {there.place} was {was} and is now {now})"
-        if pairs[0][0].seq and found in self.tolerate:
+        why = f"{SENTENCES[cause]} ({key!r} of {there.place} was {was} and is now {now})"
+        if pairs[0][0].seq and cause in self.tolerate:
             return why
         path = shlex.quote(str(self.folder))
         raise RunError(
             "E403",
             "the resumed run diverged from the recorded one",
             where=f"{self.folder}, record {there.seq} ({there.place})",
-            why=f"{key!r} was {was} and is now {now}: {SENTENCES[found]}; nothing was overwritten",
+            why=f"{key!r} was {was} and is now {now}: {SENTENCES[cause]}; nothing was overwritten",
             fix=(
                 f"gnomon resume {path} --accept-divergence   (continues and keeps the old records as an attempt), "
                 f"or resume with the code and on the machine of {path}/{MANIFEST}"

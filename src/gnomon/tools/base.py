@@ -76,9 +76,9 @@ class EnvTool(Tool, ABC):
         if self.isolation:
             capabilities((self.isolation,))
 
-    def ask(self, opened: Any, arguments: Mapping[str, Any]) -> str:
+    def ask(self, host: Any, arguments: Mapping[str, Any]) -> str:
         """Execute a call. Args: opened: the result of `open` of this tool, or of another with the same host."""
-        result: str = opened.call(arguments)
+        result: str = host.call(arguments)
         return result
 
     @property
@@ -132,7 +132,7 @@ class Result:
     outcome: Outcome
 
 
-def use(tool: EnvTool, opened: Any, arguments: Mapping[str, Any], most: int = MOST) -> Result:
+def use(tool: EnvTool, host: Any, arguments: Mapping[str, Any], most: int = MOST) -> Result:
     """Call a tool. Args: most: characters of the result.
 
     Raises: ResourceError if this host cannot run the tool. A policy cannot cause this.
@@ -140,7 +140,7 @@ def use(tool: EnvTool, opened: Any, arguments: Mapping[str, Any], most: int = MO
     if problem := mismatch(tool.parameters, arguments):
         return Result(text=capped(f"error: {problem}", most), outcome=Outcome.MALFORMED)
     try:
-        return Result(text=capped(tool.ask(opened, arguments), most), outcome=Outcome.ANSWERED)
+        return Result(text=capped(tool.ask(host, arguments), most), outcome=Outcome.ANSWERED)
     except Overtime as late:
         text, outcome = f"{late}\nerror: the time of the call is over", Outcome.OVERTIME
     except Ended as end:
@@ -174,11 +174,11 @@ def mismatch(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
             if schema.get("additionalProperties"):
                 continue
             return f"there is no argument {name[:40]!r}; it takes {', '.join(map(repr, properties)) or 'none'}"
-        wanted = properties[name].get("type")
-        allowed = [wanted] if isinstance(wanted, str) else wanted or list(TYPES)
-        kinds = tuple(kind for each in allowed for kind in TYPES.get(each, (object,)))
+        declared_type = properties[name].get("type")
+        types = [declared_type] if isinstance(declared_type, str) else declared_type or list(TYPES)
+        kinds = tuple(kind for each in types for kind in TYPES.get(each, (object,)))
         if not isinstance(value, kinds) or (isinstance(value, bool) and not {bool, object} & set(kinds)):
-            return f"the argument {name!r} must be {' or '.join(allowed)}"
+            return f"the argument {name!r} must be {' or '.join(types)}"
     return ""
 
 

@@ -42,19 +42,19 @@ def calls(reply: str, tools: Sequence[EnvTool]) -> tuple[Call, ...]:
         return ()
     plain = {tool.name: tool for tool in tools if tool.argument is not None}
     opening = re.compile("<(" + "|".join(map(re.escape, [CALL, *plain])) + ")>")
-    found: list[Call] = []
-    place = begin
-    while (mark := opening.search(reply, place)) is not None:
+    result: list[Call] = []
+    position = begin
+    while (mark := opening.search(reply, position)) is not None:
         tag, start = mark[1], mark.end()
-        if len(found) == MOST:
-            return *found, Call(problem=f"more than {MOST} calls in one reply", span=(mark.start(), len(reply)))
+        if len(result) == MOST:
+            return *result, Call(problem=f"more than {MOST} calls in one reply", span=(mark.start(), len(reply)))
         end = reply.find(f"</{tag}>", start)
         if end < 0:
-            return *found, Call(problem=f"the call does not end: </{tag}> is missing", span=(mark.start(), len(reply)))
-        place = end + len(f"</{tag}>")
-        span, inside = (mark.start(), place), reply[start:end]
-        found.append(named(inside, tools, span) if tag == CALL else bare(plain[tag], inside, span))
-    return tuple(found)
+            return *result, Call(problem=f"the call does not end: </{tag}> is missing", span=(mark.start(), len(reply)))
+        position = end + len(f"</{tag}>")
+        span, inside = (mark.start(), position), reply[start:end]
+        result.append(json_call(inside, tools, span) if tag == CALL else bare(plain[tag], inside, span))
+    return tuple(result)
 
 
 def bare(tool: EnvTool, text: str, span: tuple[int, int]) -> Call:
@@ -63,7 +63,7 @@ def bare(tool: EnvTool, text: str, span: tuple[int, int]) -> Call:
     return Call(name=tool.name, arguments={tool.argument: text.removeprefix("\n").removesuffix("\n")}, span=span)
 
 
-def named(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
+def json_call(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
     """The JSON form: an object with a name and an object of arguments."""
     try:
         parsed = strict_json(text.strip())
@@ -81,9 +81,9 @@ def named(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
     return Call(name=name, arguments=arguments, span=span)
 
 
-def without(reply: str, found: Sequence[Call]) -> str:
+def without(reply: str, requests: Sequence[Call]) -> str:
     """The reply with every call replaced by blanks, so that other characters keep their positions."""
-    for call in found:
+    for call in requests:
         start, end = call.span
         reply = reply[:start] + " " * (end - start) + reply[end:]
     return reply

@@ -92,11 +92,11 @@ class Grid:
 
     def mark(self, sign: str) -> None:
         """Put a combining character on the one before the cursor."""
-        row, place = self.cells[self.row], self.column if self.wrapping else self.column - 1
-        while place > 0 and row[place] == "":
-            place -= 1
-        if place >= 0 and row[place] and len(row[place]) <= MARKS:
-            row[place] += sign
+        row, column = self.cells[self.row], self.column if self.wrapping else self.column - 1
+        while column > 0 and row[column] == "":
+            column -= 1
+        if column >= 0 and row[column] and len(row[column]) <= MARKS:
+            row[column] += sign
 
     def cut(self, row: Row, start: int, end: int) -> None:
         """Blank wide characters that cross either end of a range that will be overwritten."""
@@ -107,11 +107,11 @@ class Grid:
 
     def mend(self, row: Row) -> None:
         """Blank the halves of wide characters that lost the other half."""
-        for place, cell in enumerate(row):
-            if (cell == "" and not (place and wide(row[place - 1]))) or (
-                cell > "~" and wide(cell) and row[place + 1 : place + 2] != [""]
+        for column, cell in enumerate(row):
+            if (cell == "" and not (column and wide(row[column - 1]))) or (
+                cell > "~" and wide(cell) and row[column + 1 : column + 2] != [""]
             ):
-                row[place] = " "
+                row[column] = " "
 
     def go(self, row: int | None = None, column: int | None = None) -> None:
         """Move the cursor, clamped to the screen."""

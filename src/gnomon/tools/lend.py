@@ -126,13 +126,13 @@ class Lending:
         self._count: Counter[str] = Counter()
 
     def step(self, reply: str) -> Step:
-        found = calls(reply, self.env.lent)
-        left = self.env.budget - self._count["calls"]
-        if not found or left == 0:
-            self._count[REFUSED] += len(found)
-            return Step(done=True, verdict=self._counted(self.env.env.verify(self.task, without(reply, found))))
+        requests = calls(reply, self.env.lent)
+        remaining = self.env.budget - self._count["calls"]
+        if not requests or remaining == 0:
+            self._count[REFUSED] += len(requests)
+            return Step(done=True, verdict=self._counted(self.env.env.verify(self.task, without(reply, requests))))
         results: list[str] = []
-        for call in found[:left]:
+        for call in requests[:remaining]:
             self._count["calls"] += 1
             if call.problem:
                 self._count[Outcome.MALFORMED] += 1
@@ -144,7 +144,7 @@ class Lending:
             result = use(tool, self._open[tool.host], call.arguments, self.env.most)
             self._count[result.outcome] += 1
             results.append(result.text)
-        if over := found[left:]:
+        if over := requests[remaining:]:
             self._count[REFUSED] += len(over)
             results.append(f"error: no call is left for {len(over)} more")
         return Step(done=False, messages=tuple(Message(role="tool", content=text) for text in results))

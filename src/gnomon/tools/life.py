@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from os import sysconf
 from pathlib import Path
 
-__all__ = ["busy", "spent"]
+__all__ = ["busy", "cpu_seconds"]
 
 TICK = sysconf("SC_CLK_TCK")
 STATE, TIMES = 0, slice(11, 15)
 """Fields after the name in /proc/PID/stat: the state, and utime, stime, cutime, cstime."""
 
 
-def spent(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """CPU seconds of a process and all its descendants, including ended ones."""
     return sum(sum(map(int, stat[TIMES])) for stat in below(pid)) / TICK
 

@@ -57,8 +57,8 @@ class MCPTool(EnvTool):
     def open(self) -> Server:
         return Server(self.command, sandboxed=self.sandboxed, readable=self.readable)
 
-    def ask(self, opened: Server, arguments: Mapping[str, Any]) -> str:
-        return content_text(opened.ask("tools/call", {"name": self.remote, "arguments": dict(arguments)}, self.wall))
+    def ask(self, server: Server, arguments: Mapping[str, Any]) -> str:
+        return content_text(server.ask("tools/call", {"name": self.remote, "arguments": dict(arguments)}, self.wall))
 
 
 def served(
@@ -196,8 +196,8 @@ class Server:
         """The next message. Other lines, such as logs, are skipped."""
         assert self._wire is not None
         while True:
-            line, found, rest = self._buffer.partition(b"\n")
-            if found:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if newline:
                 self._buffer = rest
                 with suppress(ValueError, RecursionError):
                     if isinstance(message := json.loads(line), dict):
@@ -237,16 +237,16 @@ class Process:
         os.set_blocking(self._in.fileno(), False)
 
     def send(self, data: bytes, timeout: float) -> int:
-        taken, due = 0, time.monotonic() + timeout
-        while taken < len(data):
+        sent, due = 0, time.monotonic() + timeout
+        while sent < len(data):
             try:
-                taken += os.write(self._in.fileno(), data[taken:])
+                sent += os.write(self._in.fileno(), data[sent:])
             except BlockingIOError:
                 if not select.select([], [self._in], [], max(0.0, due - time.monotonic()))[1]:
                     break
             except OSError:
                 break
-        return taken
+        return sent
 
     def receive(self, timeout: float) -> bytes:
         ready = select.select([self._out], [], [], timeout)[0]

@@ -13,7 +13,7 @@ from typing import Any
 
 from gnomon.sandbox import Limits, Session
 from gnomon.tools.base import Ended, EnvTool, Overtime, text_argument
-from gnomon.tools.life import spent
+from gnomon.tools.life import cpu_seconds
 
 __all__ = ["PythonTool"]
 
@@ -95,7 +95,7 @@ class Interpreter:
         session = self._session = self._session or started(tool)
         end = f"\n{secrets.token_hex(16)}\n".encode()
         ask = {"code": arguments["code"], "fresh": not tool.persistent, "end": end.decode()}
-        began, used = time.monotonic(), spent(session.pid)
+        began, before = time.monotonic(), cpu_seconds(session.pid)
         data = json.dumps(ask).encode() + b"\n"
         output = b""
         if session.send(data, timeout=tool.wall) < len(data):
@@ -109,7 +109,7 @@ class Interpreter:
             if not alive:
                 self.close()
                 raise Ended(text(output))
-            if spent(session.pid) - used >= tool.seconds or time.monotonic() - began >= tool.wall:
+            if cpu_seconds(session.pid) - before >= tool.seconds or time.monotonic() - began >= tool.wall:
                 self.close()
                 raise Overtime(text(output))
         return text(output[: -len(end)]) or "(no output)"

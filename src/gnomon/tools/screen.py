@@ -57,15 +57,15 @@ class Screen(Grid):
     def feed(self, data: bytes) -> None:
         """Process output of the program."""
         text = self._decode(data)
-        place = 0
-        while place < len(text):
-            if self._state == GROUND and (run := RUN.match(text, place)):
+        position = 0
+        while position < len(text):
+            if self._state == GROUND and (run := RUN.match(text, position)):
                 for sign in run[0]:
                     self._type(sign)
-                place = run.end()
+                position = run.end()
                 continue
-            self._take(text[place])
-            place += 1
+            self._take(text[position])
+            position += 1
 
     def _type(self, sign: str) -> None:
         """Write a character in the current character set."""

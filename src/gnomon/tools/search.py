@@ -40,26 +40,26 @@ class Index:
 
     def __init__(self, passages: list[Passage]) -> None:
         self.passages = passages
-        self._found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._length: list[int] = []
-        for place, passage in enumerate(passages):
+        for i, passage in enumerate(passages):
             words = split(f"{passage.title} {passage.text}")
             self._length.append(len(words))
             for word, count in Counter(words).items():
-                self._found[word].append((place, count))
+                self.postings[word].append((i, count))
         self._mean = sum(self._length) / max(1, len(passages)) or 1.0
 
     def best(self, query: str, count: int) -> list[Passage]:
         """The at most `count` passages with the highest scores. Ties keep the order of the corpus."""
         scores: Counter[int] = Counter()
         for word in dict.fromkeys(split(query)[:ASKED]):
-            found = self._found.get(word, [])
-            rarity = math.log(1 + (len(self.passages) - len(found) + 0.5) / (len(found) + 0.5))
-            for place, times in found:
-                norm = K1 * (1 - B + B * self._length[place] / self._mean)
-                scores[place] += rarity * times * (K1 + 1) / (times + norm)  # type: ignore[assignment]
+            postings = self.postings.get(word, [])
+            rarity = math.log(1 + (len(self.passages) - len(postings) + 0.5) / (len(postings) + 0.5))
+            for i, times in postings:
+                norm = K1 * (1 - B + B * self._length[i] / self._mean)
+                scores[i] += rarity * times * (K1 + 1) / (times + norm)  # type: ignore[assignment]
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-        return [self.passages[place] for place, _ in ranked[:count]]
+        return [self.passages[i] for i, _ in ranked[:count]]
 
 
 def split(text: str) -> list[str]:
@@ -125,5 +125,5 @@ class SearchTool(Stateless):
         index(self.corpus)
 
     def call(self, arguments: Mapping[str, Any]) -> str:
-        found = index(self.corpus).best(arguments["query"], self.count)
-        return "\n\n".join(f"[{each.title}] {each.text[: self.characters]}" for each in found) or "nothing found"
+        passages = index(self.corpus).best(arguments["query"], self.count)
+        return "\n\n".join(f"[{each.title}] {each.text[: self.characters]}" for each in passages) or "nothing found"

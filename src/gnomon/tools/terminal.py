@@ -11,7 +11,7 @@ from typing import Any
 from gnomon.sandbox import Limits, Session
 from gnomon.tools.base import Ended, EnvTool, Overtime, text_argument
 from gnomon.tools.keys import pressed
-from gnomon.tools.life import busy, spent
+from gnomon.tools.life import busy, cpu_seconds
 from gnomon.tools.screen import Screen
 
 __all__ = ["Terminal", "TerminalTool"]
@@ -71,7 +71,7 @@ class Terminal:
             self._start()
         session = self._session
         assert session is not None
-        due, most = time.monotonic() + tool.wall, spent(session.pid) + tool.seconds
+        due, most = time.monotonic() + tool.wall, cpu_seconds(session.pid) + tool.seconds
         # Line by line, because early input would be echoed at an arbitrary position of the cursor.
         lines = [piece for line in arguments["keys"].splitlines(keepends=True) for piece in ENTER.split(line)]
         for number, line in enumerate(lines):
@@ -121,5 +121,5 @@ class Terminal:
                 silent = now
             elif now - silent >= quiet:
                 return
-            if now >= due or spent(session.pid) >= most:
+            if now >= due or cpu_seconds(session.pid) >= most:
                 raise Overtime(self.screen.text())

@@ -22,12 +22,12 @@ def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction
     if begin is None:
         return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
     boxes, unclosed = _boxes(reply, begin)
-    found = _answers(reply, boxes, slots(reply, begin))
-    if not found:
+    answers = _answers(reply, boxes, slots(reply, begin))
+    if not answers:
         return Extraction(text=None, status=Status.NO_ANSWER, detail="no \\boxed{…} and no <answer>…</answer>")
-    start, end, after = found[0 if strictness is Strictness.FIRST else -1]
-    if len({" ".join(reply[a:b].split()) for a, b, _ in found}) > 1 and strictness not in ANY:
-        detail = f"{len(found)} answers that differ, one is allowed"
+    start, end, after = answers[0 if strictness is Strictness.FIRST else -1]
+    if len({" ".join(reply[a:b].split()) for a, b, _ in answers}) > 1 and strictness not in ANY:
+        detail = f"{len(answers)} answers that differ, one is allowed"
         return Extraction(text=None, status=Status.SEVERAL, span=(start, end), detail=detail)
     if strictness in FINAL and (unclosed > after or reply.find("<answer>", after) >= 0):
         return Extraction(text=None, status=Status.NO_ANSWER, detail="a later answer opens and never closes")
@@ -44,50 +44,50 @@ def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction
     return Extraction(text=text, span=(start, start + len(text)))
 
 
-def _answers(reply: str, boxes: list[tuple[int, int, int]], held: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+def _answers(reply: str, boxes: list[tuple[int, int, int]], slots: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """For every answer, in order: its start, its end, and the start of the text that follows."""
-    found = []
-    place = 0
-    for start, end in held:
-        while place < len(boxes) and boxes[place][2] <= start:
-            found.append(boxes[place])
-            place += 1
+    answers = []
+    i = 0
+    for start, end in slots:
+        while i < len(boxes) and boxes[i][2] <= start:
+            answers.append(boxes[i])
+            i += 1
         answer = start, end
-        while place < len(boxes) and boxes[place][2] <= end:
-            a, b, after = boxes[place]
+        while i < len(boxes) and boxes[i][2] <= end:
+            a, b, after = boxes[i]
             if not reply[start : a - len(OPENING)].strip(" \n$") and not reply[after:end].strip(" \n$."):
                 answer = a, b
-            place += 1
-        found.append((*answer, end + len("</answer>")))
-    return found + boxes[place:]
+            i += 1
+        answers.append((*answer, end + len("</answer>")))
+    return answers + boxes[i:]
 
 
 def _boxes(reply: str, begin: int) -> tuple[list[tuple[int, int, int]], int]:
     r"""Every outermost `\boxed{…}`, and where one begins that never closes and contains the rest; −1 if all close."""
-    found: list[tuple[int, int, int]] = []
-    place = begin
-    while (start := reply.find(OPENING, place)) >= 0:
+    boxes: list[tuple[int, int, int]] = []
+    position = begin
+    while (start := reply.find(OPENING, position)) >= 0:
         start += len(OPENING)
         end = _closing(reply, start)
         if end is None:
-            return found, start
-        found.append((start, end, end + 1))
-        place = end + 1
-    return found, -1
+            return boxes, start
+        boxes.append((start, end, end + 1))
+        position = end + 1
+    return boxes, -1
 
 
 def _closing(reply: str, start: int) -> int | None:
     """Index of the brace that closes the one opened before `start`. Escaped braces do not count."""
-    depth, place = 1, start
-    while place < len(reply):
-        char = reply[place]
+    depth, i = 1, start
+    while i < len(reply):
+        char = reply[i]
         if char == "\\":
-            place += 1
+            i += 1
         elif char == "{":
             depth += 1
         elif char == "}":
             depth -= 1
             if not depth:
-                return place
-        place += 1
+                return i
+        i += 1
     return None

@@ -40,7 +40,7 @@ class Watch:
 
 
 def watched(
-    judged: Callable[[Sequence[tuple[Task, str]]], Sequence[Verdict]],
+    judge_all: Callable[[Sequence[tuple[Task, str]]], Sequence[Verdict]],
     items: Sequence[tuple[Task, str]],
     *,
     every: int = 20,
@@ -52,7 +52,7 @@ def watched(
     A hash of the task's id and the reply decides the places and the bad answers.
 
     Args:
-        judged: returns a verdict for each (task, reply), in order, such as `Judge.judged`.
+        judge_all: returns a verdict for each (task, reply), in order, such as `Judge.judged`.
         threshold: fraction of bad answers that may be accepted. Above it every verdict is `FAILED`, because the judge
             failed and not the policy.
     """
@@ -60,20 +60,20 @@ def watched(
         raise ValueError(f"every is {every} and {len(canaries)} bad answers are given; both must be 1 or more")
     mixed: list[tuple[Task, str]] = []
     real: list[bool] = []
-    for place, (task, reply) in enumerate(items):
+    for i, (task, reply) in enumerate(items):
         mixed.append((task, reply))
         real.append(True)
         digest = blake2b(repr((task.id, reply)).encode(), digest_size=16).digest()
-        drawn = int.from_bytes(digest[:8], "big")
-        if drawn % every == 0 or (place == len(items) - 1 and all(real)):
+        luck = int.from_bytes(digest[:8], "big")
+        if luck % every == 0 or (i == len(items) - 1 and all(real)):
             mixed.append((task, canaries[int.from_bytes(digest[8:], "big") % len(canaries)]))
             real.append(False)
-    verdicts = judged(mixed)
+    verdicts = judge_all(mixed)
     bad = [(reply, verdict) for (_, reply), verdict, is_real in zip(mixed, verdicts, real, strict=True) if not is_real]
     accepted = tuple(reply for reply, verdict in bad if verdict.correct)
-    found = tuple(verdict for verdict, is_real in zip(verdicts, real, strict=True) if is_real)
+    checked = tuple(verdict for verdict, is_real in zip(verdicts, real, strict=True) if is_real)
     if bad and len(accepted) / len(bad) > threshold:
         why = f"the judge accepted {len(accepted)} of {len(bad)} answers known to be bad, such as {accepted[0]!r}"
-        found = tuple(Verdict(status=Status.FAILED, parts=(), detail=why) for _ in found)
+        checked = tuple(Verdict(status=Status.FAILED, parts=(), detail=why) for _ in checked)
     broke = sum(verdict.status is Status.FAILED for _, verdict in bad)
-    return Watch(verdicts=found, asked=len(bad), accepted=accepted, broke=broke)
+    return Watch(verdicts=checked, asked=len(bad), accepted=accepted, broke=broke)

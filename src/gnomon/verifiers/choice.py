@@ -33,19 +33,19 @@ def choice(answer: str, options: Sequence[str]) -> int:
     letters = LETTERS[: len(options)].casefold()
     texts = [_text(option) for option in options]
     for parsed in _forms(answer):
-        named = {place for place, text in enumerate(texts) if text == _text(parsed)}
+        options_meant = {i for i, text in enumerate(texts) if text == _text(parsed)}
         head, rest = _head(parsed, letters)
         if head is not None and not rest:
-            named.add(head)
+            options_meant.add(head)
         elif head is not None and _text(rest) == texts[head]:
             return head
         elif head is not None and _text(rest) in texts:
             raise Malformed("the letter of one option and the text of another")
-        if len(named) == 1:
-            return named.pop()
+        if len(options_meant) == 1:
+            return options_meant.pop()
         words = parsed.replace(",", " ").replace("/", " ").replace(";", " ").split()
         heads = [_head(unwrapped(word), letters) for word in words if word not in JOINTS]
-        if len(named) > 1 or (len(heads) > 1 and all(head is not None and not rest for head, rest in heads)):
+        if len(options_meant) > 1 or (len(heads) > 1 and all(head is not None and not rest for head, rest in heads)):
             raise Several("more than one option")
     raise Malformed("none of the options")
 
@@ -95,7 +95,7 @@ class Choice(Slot):
         if not isinstance(options, list | tuple) or not 2 <= len(options) <= len(LETTERS):
             raise ValueError(f"a multiple-choice task has 2 to {len(LETTERS)} texts in info['options']")
         require_shallow(gold)
-        place = LETTERS.find(gold.upper()) if isinstance(gold, str) and len(gold) == 1 else gold
-        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(options):
+        index = LETTERS.find(gold.upper()) if isinstance(gold, str) and len(gold) == 1 else gold
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(options):
             raise ValueError(f"the task's own answer {gold!r:.100} is neither the letter nor the index of an option")
-        return place
+        return index

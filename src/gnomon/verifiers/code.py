@@ -68,8 +68,8 @@ class Cases:
         pairs = isinstance(cases, list | tuple) and all(isinstance(c, list | tuple) and len(c) == 2 for c in cases)
         if not cases or not pairs or not isinstance(call, str) or set(gold) - {"call", "cases"}:
             raise ValueError(f"the task's own answer {gold!r:.100} contains no tests")
-        wanted = (list, tuple) if call else (str,)
-        if not all(isinstance(inputs, wanted) and (call or isinstance(out, str)) for inputs, out in cases):
+        types = (list, tuple) if call else (str,)
+        if not all(isinstance(inputs, types) and (call or isinstance(out, str)) for inputs, out in cases):
             raise ValueError(f"a test of {gold!r:.100} is not a {'list of arguments' if call else 'pair of texts'}")
         return Cases(call=call, cases=tuple(Case(inputs=inputs, expected=out) for inputs, out in cases))
 
@@ -114,19 +114,19 @@ class UnitTests(Slot):
 
     def work(self, task: Task, reply: str) -> Work | Verdict:
         """The work to run for a reply, or its verdict if there is nothing to run."""
-        tests, found = Cases.read(task.answer), self.extract(reply)
-        if found.text is None:
-            assert found.status is not None
-            return self.verdict(found.status, span=found.span, detail=found.detail)
-        if "\0" in found.text or (not found.text.isascii() and not encodable(found.text)):
+        tests, block = Cases.read(task.answer), self.extract(reply)
+        if block.text is None:
+            assert block.status is not None
+            return self.verdict(block.status, span=block.span, detail=block.detail)
+        if "\0" in block.text or (not block.text.isascii() and not encodable(block.text)):
             detail = "the block contains characters that Python source cannot contain"
-            return self.verdict(Status.MALFORMED, extracted=found.text, span=found.span, detail=detail)
-        return tests.work(flush(found.text))
+            return self.verdict(Status.MALFORMED, extracted=block.text, span=block.span, detail=detail)
+        return tests.work(flush(block.text))
 
     def settle(self, task: Task, reply: str, outcome: Outcome) -> Verdict:
         """The verdict that follows from the outcome of that work. Raises: VerifierError E116 if the sandbox failed."""
-        found, (status, share, detail) = self.extract(reply), self.result(Cases.read(task.answer), outcome)
-        return self.verdict(status, share=share, extracted=found.text, span=found.span, detail=detail)
+        block, (status, share, detail) = self.extract(reply), self.result(Cases.read(task.answer), outcome)
+        return self.verdict(status, share=share, extracted=block.text, span=block.span, detail=detail)
 
     def result(self, tests: Cases, outcome: Outcome) -> tuple[Status, float, str]:
         """Status, share of the reward and detail that follow from an outcome. Raises: VerifierError E116."""
@@ -138,16 +138,16 @@ class UnitTests(Slot):
                 fix="docs/sandbox.md lists what a host needs",
             )
         marks = self.marks(tests, outcome)
-        passed = marks.count(None)
-        detail = f"passes {passed} of {len(marks)} tests" + failures(marks)
+        passes = marks.count(None)
+        detail = f"passes {passes} of {len(marks)} tests" + failures(marks)
         if isinstance(outcome, Exceeded):
             return Status.EXCEEDED, 0.0, f"{detail}; it used up the limit of {outcome.resource}"
         if isinstance(outcome, Raised):
             detail += f"; {outcome.error:.200}"
-        if passed == len(marks) and isinstance(outcome, Finished):
+        if passes == len(marks) and isinstance(outcome, Finished):
             return Status.CORRECT, 1.0, detail
         # Full reward only if every test passed and the code terminated by itself.
-        return Status.WRONG, min(passed, len(marks) - 1) / len(marks) if self.partial else 0.0, detail
+        return Status.WRONG, min(passes, len(marks) - 1) / len(marks) if self.partial else 0.0, detail
 
     def marks(self, tests: Cases, outcome: Outcome) -> tuple[str | None, ...]:
         """For each test, in order, why it failed; None if it passed. With too many values, none belongs to a test."""
@@ -250,7 +250,7 @@ def shared_sandbox(limits: Limits) -> Runner:
 
 def failures(marks: Sequence[str | None]) -> str:
     """The first tests that failed, and why. Expected values are not shown."""
-    failed = [f"test {place}: {mark}" for place, mark in enumerate(marks, 1) if mark is not None]
+    failed = [f"test {number}: {mark}" for number, mark in enumerate(marks, 1) if mark is not None]
     return ": " + ", ".join(failed[:5]) + (" …" if len(failed) > 5 else "") if failed else ""
 
 

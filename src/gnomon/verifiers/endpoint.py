@@ -147,8 +147,8 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
             raise TimeoutError("the answer took too long")
-        self.sock.settimeout(left)
+        self.sock.settimeout(seconds)
         return self.sock.recv_into(buffer)

@@ -61,26 +61,26 @@ def evaluate(text: str) -> Expression:
 
 def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
-    place = 0
-    while place < len(text):
-        char = text[place]
+    start = 0
+    while start < len(text):
+        char = text[start]
         if char in DIGITS:
-            end = place
+            end = start
             while end < len(text) and text[end] in DIGITS:
                 end += 1
-            number = text[place:end]
+            number = text[start:end]
             if len(number) > MAX_DIGITS:
                 raise Malformed(f"a number of over {MAX_DIGITS} digits")
             if len(number) > 1 and number[0] == "0":
                 raise Malformed("a number with a leading zero")
             tokens.append(number)
-            place = end
+            start = end
             continue
         if char in SIGNS:
             tokens.append(SIGNS[char])
         elif char not in " \t\n":
             raise Malformed(f"{char!r} is not part of an expression")
-        place += 1
+        start += 1
     return tokens
 
 
@@ -88,14 +88,14 @@ class _Parser:
     """Recursive descent: a sum of products of atoms."""
 
     def __init__(self, tokens: list[str]) -> None:
-        self.tokens, self.place, self.numbers = tokens, 0, list[int]()
+        self.tokens, self.position, self.numbers = tokens, 0, list[int]()
 
     def peek(self) -> str:
-        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
 
     def take(self) -> str:
         token = self.peek()
-        self.place += 1
+        self.position += 1
         return token
 
     def sum(self, depth: int) -> Fraction:

@@ -63,17 +63,17 @@ def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = 
     begin = after_reasoning(reply)
     if begin is None:
         return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
-    found = slots(reply, begin, tag)
-    if not found and strictness is Strictness.LENIENT:
+    answers = slots(reply, begin, tag)
+    if not answers and strictness is Strictness.LENIENT:
         return _last_line(reply, begin)
-    if len(found) > 1 and strictness not in ANY:
-        detail = f"{len(found)} answers, one is allowed"
-        return Extraction(text=None, status=Status.SEVERAL, span=found[0], detail=detail)
-    opened = reply.find(f"<{tag}>", found[-1][1] if found else begin) >= 0
-    if not found or (opened and strictness in FINAL):
-        detail = f"<{tag}> opens and never closes" if opened else f"no <{tag}>…</{tag}> in the reply"
+    if len(answers) > 1 and strictness not in ANY:
+        detail = f"{len(answers)} answers, one is allowed"
+        return Extraction(text=None, status=Status.SEVERAL, span=answers[0], detail=detail)
+    unclosed = reply.find(f"<{tag}>", answers[-1][1] if answers else begin) >= 0
+    if not answers or (unclosed and strictness in FINAL):
+        detail = f"<{tag}> opens and never closes" if unclosed else f"no <{tag}>…</{tag}> in the reply"
         return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
-    return _read(reply, found[0 if strictness is Strictness.FIRST else -1], strictness, len(f"</{tag}>"))
+    return _read(reply, answers[0 if strictness is Strictness.FIRST else -1], strictness, len(f"</{tag}>"))
 
 
 def after_reasoning(reply: str) -> int | None:
@@ -84,15 +84,15 @@ def after_reasoning(reply: str) -> int | None:
 
 def slots(reply: str, begin: int, tag: str = "answer") -> list[tuple[int, int]]:
     """Spans between an opening tag and the next closing one; a tag re-opened inside moves the start."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     opening, closing = f"<{tag}>", f"</{tag}>"
-    place = begin
-    while (end := reply.find(closing, place)) >= 0:
-        start = reply.rfind(opening, place, end)
+    position = begin
+    while (end := reply.find(closing, position)) >= 0:
+        start = reply.rfind(opening, position, end)
         if start >= 0:
-            found.append((start + len(opening), end))
-        place = end + len(closing)
-    return found
+            spans.append((start + len(opening), end))
+        position = end + len(closing)
+    return spans
 
 
 def _last_line(reply: str, begin: int) -> Extraction:

@@ -37,14 +37,14 @@ def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Coll
     begin = after_reasoning(reply)
     if begin is None:
         return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
-    found, unclosed = _blocks(reply, begin, languages)
-    if len(found) > 1 and strictness not in ANY:
-        detail = f"{len(found)} blocks, one is allowed"
-        return Extraction(text=None, status=Status.SEVERAL, span=found[-1][:2], detail=detail)
-    if not found or (unclosed and strictness in FINAL):
+    blocks, unclosed = _blocks(reply, begin, languages)
+    if len(blocks) > 1 and strictness not in ANY:
+        detail = f"{len(blocks)} blocks, one is allowed"
+        return Extraction(text=None, status=Status.SEVERAL, span=blocks[-1][:2], detail=detail)
+    if not blocks or (unclosed and strictness in FINAL):
         detail = "a block of code never closes" if unclosed else "no fenced block of code"
         return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
-    start, end, after = found[0 if strictness is Strictness.FIRST else -1]
+    start, end, after = blocks[0 if strictness is Strictness.FIRST else -1]
     if strictness in (Strictness.EXACT, Strictness.TRIMMED) and reply[after:].strip():
         return Extraction(text=None, status=Status.OUT_OF_PLACE, span=(start, end), detail="text follows the block")
     if end - start > MAX_SOURCE:
@@ -57,48 +57,48 @@ def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Coll
 
 def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tuple[int, int, int]], bool]:
     """For every block: start and end of its code, and start of the text that follows. Also whether one never closes."""
-    found: list[tuple[int, int, int]] = []
+    blocks: list[tuple[int, int, int]] = []
     inside: int | None = None
     counts, width, quoted = False, FENCE, in_string("", 0)
-    place = begin
-    while place < len(reply):
-        stop = reply.find("\n", place)
+    start0 = begin
+    while start0 < len(reply):
+        stop = reply.find("\n", start0)
         stop = len(reply) if stop < 0 else stop
         # Only the start of a line is read, up to the length of a fence.
-        line = reply[place : min(stop, place + 64)].translate(VISIBLE).strip()
+        line = reply[start0 : min(stop, start0 + 64)].translate(VISIBLE).strip()
         info = line.lstrip("`")
         marks = len(line) - len(info)
         if marks >= FENCE and "`" not in info:
             if inside is None:
                 inside, width = min(stop + 1, len(reply)), marks
                 counts, quoted = language(info) in languages, in_string(reply, inside)
-            elif marks >= width and not info and stop - place < 64 and not (counts and quoted(place)):
+            elif marks >= width and not info and stop - start0 < 64 and not (counts and quoted(start0)):
                 if counts:
-                    end = place - 1 - reply.startswith("\r\n", max(place - 2, 0))
-                    found.append((inside, max(inside, end), stop))  # Without its last line break.
+                    end = start0 - 1 - reply.startswith("\r\n", max(start0 - 2, 0))
+                    blocks.append((inside, max(inside, end), stop))  # Without its last line break.
                 inside = None
-        place = stop + 1
-    return found, inside is not None and counts and (not found or bool(reply[inside:].strip()))
+        start0 = stop + 1
+    return blocks, inside is not None and counts and (not blocks or bool(reply[inside:].strip()))
 
 
 def language(info: str) -> str:
     """The language in the text after an opening fence, in lower case."""
-    found = LANGUAGE.match(info.strip())
-    return found[1].lower() if found else ""
+    match = LANGUAGE.match(info.strip())
+    return match[1].lower() if match else ""
 
 
 def in_string(source: str, begin: int) -> Callable[[int], bool]:
     """A function that tells whether a line is in a string of three quotes that ends. It takes the lines in order."""
-    seen = begin
+    position = begin
 
-    def inside(place: int) -> bool:
-        nonlocal seen
-        while seen < place:
-            token = TOKEN.search(source, seen, place)
-            seen = place if token is None else token.end()
+    def inside(start: int) -> bool:
+        nonlocal position
+        while position < start:
+            token = TOKEN.search(source, position, start)
+            position = start if token is None else token.end()
             if token is not None and token[1] and token["closes"] is None:
-                end = source.find(token[1], place)
-                seen = place if end < 0 else end + len(token[1])
-        return seen > place
+                end = source.find(token[1], start)
+                position = start if end < 0 else end + len(token[1])
+        return position > start
 
     return inside

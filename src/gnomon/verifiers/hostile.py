@@ -32,8 +32,8 @@ class Hostile:
 
 def _row(row: int, name: str, why: str, *sources: str | Callable[[], str]) -> list[Hostile]:
     return [
-        Hostile(row=row, name=f"{name} {place}" if place > 1 else name, why=why, source=source)
-        for place, source in enumerate(sources, 1)
+        Hostile(row=row, name=f"{name} {number}" if number > 1 else name, why=why, source=source)
+        for number, source in enumerate(sources, 1)
     ]
 
 

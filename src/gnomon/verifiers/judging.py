@@ -44,8 +44,8 @@ def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Ret
             wrong = fault(value, reward_range)
             return Retry(failed(wrong)) if wrong else value
         case Exceeded(resource):
-            spent = exceeded(f"judging it used up {LIMIT.format(NAMES[resource])}", reward_range)
-            return Retry(spent) if resource == "wall" else spent
+            verdict = exceeded(f"judging it used up {LIMIT.format(NAMES[resource])}", reward_range)
+            return Retry(verdict) if resource == "wall" else verdict
         case Raised(error, trace):
             return Retry(failed(trace or error))
         case Died(tries, why):
@@ -135,20 +135,20 @@ def _rounds(
     jobs: list[Job], settle: Callable[[Outcome], T | Retry], retries: int
 ) -> Generator[tuple[list[Job], bool], list[Outcome], list[T | Verdict]]:
     """Yield the jobs to run: first all of them, then those to retry on fresh workers."""
-    found: list[T | Verdict | None] = [None] * len(jobs)
+    results: list[T | Verdict | None] = [None] * len(jobs)
     tries = [Tries(retries) for _ in jobs]
     waiting, fresh = list(range(len(jobs))), False
     while True:
-        outcomes = yield [jobs[place] for place in waiting], fresh
+        outcomes = yield [jobs[i] for i in waiting], fresh
         again = []
-        for place, outcome in zip(waiting, outcomes, strict=True):
+        for i, outcome in zip(waiting, outcomes, strict=True):
             result = settle(outcome)
-            if isinstance(result, Retry) and tries[place].another(result):
-                again.append(place)
+            if isinstance(result, Retry) and tries[i].another(result):
+                again.append(i)
             else:
-                found[place] = result.verdict if isinstance(result, Retry) else result
+                results[i] = result.verdict if isinstance(result, Retry) else result
         if not again:
-            return found  # type: ignore[return-value]
+            return results  # type: ignore[return-value]
         waiting, fresh = again, True
 
 

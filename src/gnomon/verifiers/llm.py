@@ -74,10 +74,10 @@ class LLMJudge:
         if len(reply) > self.max_reply:
             return verdict(Status.REJECTED, f"the judge does not see replies of over {self.max_reply} characters")
         try:
-            right, reason = self.asked(self.prompt(task, reply))
+            right, reason = self.consult(self.prompt(task, reply))
         except Malformed as problem:
             try:
-                self.asked(self.prompt(task, PLAIN))
+                self.consult(self.prompt(task, PLAIN))
             except Malformed as error:
                 raise VerifierError(
                     "E113",
@@ -88,25 +88,25 @@ class LLMJudge:
             return verdict(Status.REJECTED, f"the judge gave no verdict because of the reply: {problem}")
         return verdict(Status.CORRECT if right else Status.WRONG, reason)
 
-    def asked(self, prompt: str) -> tuple[bool, str]:
+    def consult(self, prompt: str) -> tuple[bool, str]:
         """The judge's verdict and reason. Raises: Malformed if no request returned one."""
-        for left in reversed(range(self.tries)):
+        for retries in reversed(range(self.tries)):
             try:
-                return read(self.ask(prompt))
+                return parse_verdict(self.ask(prompt))
             except Malformed:
-                if not left:
+                if not retries:
                     raise
         raise ValueError(f"tries is {self.tries}; it must be 1 or more")
 
     def prompt(self, task: Task, reply: str) -> str:
         """The prompt for the judge. Control characters of the reply are escaped."""
         question = task.messages[-1].content if task.messages else ""
-        shown = "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in reply)
+        escaped = "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in reply)
         line = marker(task, reply)
-        return INSTRUCTIONS.format(marker=line, question=question, gold=task.answer, reply=shown)
+        return INSTRUCTIONS.format(marker=line, question=question, gold=task.answer, reply=escaped)
 
 
-def read(text: Any) -> tuple[bool, str]:
+def parse_verdict(text: Any) -> tuple[bool, str]:
     """Parse the verdict and its reason. Raises: Malformed for anything but the requested JSON object."""
     if not isinstance(text, str):
         raise Malformed("the judge returned no text")

@@ -12,7 +12,17 @@ from gnomon.errors import ResourceError
 from gnomon.types import Task, Verdict
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.extract import Extraction
-from gnomon.verifiers.mathematics.answer import USUAL, Answer, Reading, option, read, readings, spoken, worded, written
+from gnomon.verifiers.mathematics.answer import (
+    USUAL,
+    Answer,
+    Reading,
+    normalise,
+    option,
+    parse_answer,
+    readings,
+    spoken,
+    worded,
+)
 from gnomon.verifiers.mathematics.calendar import dated
 from gnomon.verifiers.mathematics.compare import Comparison, Form
 from gnomon.verifiers.mathematics.naming import stripped
@@ -77,47 +87,47 @@ class Math(Answered):
         _gold(gold)  # A text that cannot be parsed is correct if the answer is the same text.
 
     def accepts(self, answer: str, gold: Any) -> bool:
-        answer, wanted = unmarked(answer), _gold(gold)
-        if (mine := dated(answer)) is not None and (right := dated(wanted)) is not None:
+        answer, reference = unmarked(answer), _gold(gold)
+        if (mine := dated(answer)) is not None and (right := dated(reference)) is not None:
             return _same_date(mine, right)
-        if (asked := option(wanted)) is not None and (chosen := option(answer)) is not None:
-            return self._chosen(chosen, asked)
-        if asked is not None and asked[1]:
-            wanted = asked[1]
+        if (right_option := option(reference)) is not None and (answer_option := option(answer)) is not None:
+            return self._chosen(answer_option, right_option)
+        if right_option is not None and right_option[1]:
+            reference = right_option[1]
         problem: Malformed | Rejected | Several | None = None
-        for reading in readings(answer, wanted):
+        for reading in readings(answer, reference):
             try:
-                if self._same(answer, wanted, reading):
+                if self._same(answer, reference, reading):
                     return True
-            except (Malformed, Rejected, Several) as found:
-                problem = found if reading is USUAL else problem
+            except (Malformed, Rejected, Several) as error:
+                problem = error if reading is USUAL else problem
         if problem is not None:
             raise problem
         return False
 
-    def _same(self, answer: str, wanted: str, reading: Reading = USUAL) -> bool:
-        right = _read_gold(wanted, reading)
+    def _same(self, answer: str, reference: str, reading: Reading = USUAL) -> bool:
+        right = _read_gold(reference, reading)
         if not right.text:  # Only characters that mathematical text cannot contain.
-            return spoken(answer) == spoken(wanted)
+            return spoken(answer) == spoken(reference)
         # Identical text is correct, even if it cannot be parsed.
-        if written(answer, reading) == right.text:
+        if normalise(answer, reading) == right.text:
             return True
-        if worded(wanted) and spoken(answer) == spoken(wanted):
+        if worded(reference) and spoken(answer) == spoken(reference):
             return True
-        parsed = read(answer, reading)
+        parsed = parse_answer(answer, reading)
         if right.node is None or parsed.node is None:
             return False
         return Comparison(self.units, self.percent, self.decimals, self.form).same(parsed.node, right.node)
 
-    def _chosen(self, parsed: tuple[str, str], asked: tuple[str, str]) -> bool:
+    def _chosen(self, parsed: tuple[str, str], right: tuple[str, str]) -> bool:
         """Whether two options have the same letter, and the same text where both have one."""
-        if parsed[0] != asked[0]:
+        if parsed[0] != right[0]:
             return False
-        if parsed[1] and asked[1]:
-            return self._same(parsed[1], asked[1])
+        if parsed[1] and right[1]:
+            return self._same(parsed[1], right[1])
         if parsed[1]:
-            found = None if option(parsed[1]) is not None or LETTER.search(parsed[1]) else read(parsed[1]).node
-            if found is None or found.kind == "list" or (found.kind == "words" and not noun(found.text)):
+            node = None if option(parsed[1]) is not None or LETTER.search(parsed[1]) else parse_answer(parsed[1]).node
+            if node is None or node.kind == "list" or (node.kind == "words" and not noun(node.text)):
                 raise Several("an option and another answer")
         return True
 
@@ -126,7 +136,7 @@ class Math(Answered):
         if option(gold) is not None:
             return ""
         try:
-            parsed, right = read(answer).node, read(gold).node
+            parsed, right = parse_answer(answer).node, parse_answer(gold).node
         except (Malformed, Rejected, Several):
             return ""
         if parsed is None or right is None:
@@ -152,11 +162,11 @@ def _gold(gold: Any) -> str:
 
 def _read_gold(text: str, reading: Reading) -> Answer:
     try:
-        return read(text, reading)
+        return parse_answer(text, reading)
     except (Malformed, Rejected, Several):
         pass
     try:
-        return Answer(written(text, reading), None)
+        return Answer(normalise(text, reading), None)
     except Malformed:
         return Answer("", None)
 
@@ -167,8 +177,8 @@ def _same_date(parsed: tuple[str, ...], right: tuple[str, ...]) -> bool:
         return False
     optional = 3 if parsed[0] == "time" else 1
     return all(
-        mine == theirs or (place == optional and not (mine and theirs))
-        for place, (mine, theirs) in enumerate(zip(parsed, right, strict=True))
+        mine == theirs or (i == optional and not (mine and theirs))
+        for i, (mine, theirs) in enumerate(zip(parsed, right, strict=True))
     )
 
 

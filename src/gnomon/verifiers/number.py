@@ -123,7 +123,7 @@ def quantity(
     while end and text[end - 1] not in DIGITS and text[end - 1] != ".":
         end -= 1
     # The digit of a unit such as m2 is not the number's.
-    end = next((place for place in range(end) if text[place:] in units and text[place:]), end)
+    end = next((i for i in range(end) if text[i:] in units and text[i:]), end)
     behind = text[end:].strip(SPACES)
     value = rational(text[:end].rstrip(SPACES), thousands)
     if not behind:
@@ -177,8 +177,8 @@ class Number(Answered):
     def read(self, text: str) -> Quantity:
         """Parse a quantity by this verifier's rules. Raises: Malformed."""
         table: Mapping[str, Unit] = UNITS if self.table is None else self.table
-        known = {} if self.units is Units.REFUSED else table
-        return quantity(text, percent=self.percent, thousands=self.thousands, units=known)
+        units = {} if self.units is Units.REFUSED else table
+        return quantity(text, percent=self.percent, thousands=self.thousands, units=units)
 
     def near(self, value: Fraction, gold: Fraction) -> bool:
         """Whether a value is within the tolerance of the reference. The comparison is exact, so NaN cannot occur."""
@@ -192,11 +192,11 @@ class Number(Answered):
             if isinstance(gold, bool):
                 raise Malformed("a boolean")
             if isinstance(gold, int | Fraction):
-                found = Quantity(value=Fraction(gold))
+                parsed = Quantity(value=Fraction(gold))
             else:
-                found = self.read(repr(gold) if isinstance(gold, float) else str(gold).strip())
+                parsed = self.read(repr(gold) if isinstance(gold, float) else str(gold).strip())
         except Malformed as problem:
             raise ValueError(f"the task's own answer {gold!r:.100} cannot be read: {problem}") from problem
-        if self.units is Units.REQUIRED and found.unit is None:
+        if self.units is Units.REQUIRED and parsed.unit is None:
             raise ValueError(f"the task's own answer {gold!r:.100} has no unit, and units are required")
-        return found
+        return parsed

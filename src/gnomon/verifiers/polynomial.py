@@ -70,15 +70,15 @@ def polynomial(text: str) -> Polynomial:
 
 def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
-    place, text = 0, text.replace("**", "^")
-    while place < len(text):
-        char = text[place]
+    start, text = 0, text.replace("**", "^")
+    while start < len(text):
+        char = text[start]
         if char in DIGITS:
-            end = place
+            end = start
             while end < len(text) and text[end] in DIGITS:
                 end += 1
-            tokens.append(text[place:end])
-            place = end
+            tokens.append(text[start:end])
+            start = end
             continue
         if char in SIGNS:
             tokens.append(SIGNS[char])
@@ -86,7 +86,7 @@ def _tokens(text: str) -> list[str]:
             tokens.append(char)
         elif char not in " \t\n":
             raise Malformed(f"{char!r} is not part of a polynomial")
-        place += 1
+        start += 1
     return tokens
 
 
@@ -94,14 +94,14 @@ class _Parser:
     """Recursive descent: a sum of products of signed powers."""
 
     def __init__(self, tokens: list[str]) -> None:
-        self.tokens, self.place, self.work = tokens, 0, 0
+        self.tokens, self.position, self.work = tokens, 0, 0
 
     def peek(self) -> str:
-        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
 
     def take(self) -> str:
         token = self.peek()
-        self.place += 1
+        self.position += 1
         return token
 
     def sum(self, depth: int) -> Terms:
@@ -137,9 +137,9 @@ class _Parser:
         if self.peek() != "^":
             return base
         self.take()
-        opened = self.peek() == "("
-        exponent = self.take() if not opened else [self.take(), self.take(), self.take()][1]
-        if opened and self.tokens[self.place - 1 : self.place] != [")"]:
+        bracket = self.peek() == "("
+        exponent = self.take() if not bracket else [self.take(), self.take(), self.take()][1]
+        if bracket and self.tokens[self.position - 1 : self.position] != [")"]:
             raise Malformed("the exponent is not an integer")
         if not exponent.isascii() or not exponent.isdigit() or len(exponent) > 2 or int(exponent) > MAX_DEGREE:
             raise Malformed(f"the exponent is not an integer from 0 to {MAX_DEGREE}")
@@ -244,7 +244,7 @@ class PolynomialAnswer(Answered):
         if self.form is Form.EXPANDED:
             if "(" in answer:
                 raise Malformed("the answer is not expanded: it has parentheses")
-            written = 1 + sum(sign in "+-−" for sign in answer.strip()[1:])
-            if written != max(1, len(parsed.terms)):
+            summands = 1 + sum(sign in "+-−" for sign in answer.strip()[1:])
+            if summands != max(1, len(parsed.terms)):
                 raise Malformed("like terms or zero terms are not combined")
         return parsed.terms == right.terms

@@ -64,9 +64,9 @@ def pay(prices: Sequence[Price]) -> Pay | None:
 
 def undeclared(prices: Sequence[Price], verdict: Verdict) -> Iterator[str]:
     """Yield a sentence for every part of a verdict that violates its declared prices."""
-    declared = {price.name: price for price in prices}
+    by_name = {price.name: price for price in prices}
     for part in verdict.parts:
-        price = declared.get(part.name)
+        price = by_name.get(part.name)
         if price is None:
             yield f"the part {part.name!r} is paid but not declared"
         elif (part.weight, part.gate) != (price.weight, price.gate):

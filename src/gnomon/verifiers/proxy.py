@@ -17,7 +17,7 @@ from zlib import crc32
 from gnomon.errors import VerifierError
 from gnomon.types import Part, Status, Task, Verdict
 
-__all__ = ["NgramModel", "Proxy", "held", "train"]
+__all__ = ["NgramModel", "Proxy", "cached_model", "train"]
 
 MAX_REPLY = 16 * 1024
 """Only this many characters at the end of a reply are scored."""
@@ -46,7 +46,7 @@ class NgramModel:
 
     def score(self, prompt: str, reply: str) -> float:
         """The probability that a reply is correct."""
-        return sigmoid(self.bias + math.fsum(self.weights[place] for place in self.features(prompt, reply)))
+        return sigmoid(self.bias + math.fsum(self.weights[i] for i in self.features(prompt, reply)))
 
     def features(self, prompt: str, reply: str) -> list[int]:
         return features(prompt, reply, self.bits, self.longest)
@@ -78,7 +78,7 @@ class NgramModel:
 
 
 @lru_cache(maxsize=4)
-def held(folder: str) -> NgramModel:
+def cached_model(folder: str) -> NgramModel:
     """The model in a folder, loaded once per process. Raises: as `NgramModel.load`."""
     return NgramModel.load(folder)
 
@@ -91,10 +91,10 @@ def features(prompt: str, reply: str, bits: int, longest: int) -> list[int]:
     """Indices of the reply's n-grams, and of each prompt word combined with the reply's last three words."""
     text, mask = reply[-MAX_REPLY:], 2**bits - 1
     raw = text.encode("utf-8", "surrogatepass")
-    found = {crc32(raw[i : i + n], n) & mask for n in range(1, longest + 1) for i in range(len(raw) - n + 1)}
+    indices = {crc32(raw[i : i + n], n) & mask for n in range(1, longest + 1) for i in range(len(raw) - n + 1)}
     tail = " ".join(text.split()[-3:])
-    found |= {crc32(f"{word}\x1f{tail}".encode("utf-8", "surrogatepass")) & mask for word in prompt.split()[:64]}
-    return sorted(found)
+    indices |= {crc32(f"{word}\x1f{tail}".encode("utf-8", "surrogatepass")) & mask for word in prompt.split()[:64]}
+    return sorted(indices)
 
 
 def train(
@@ -120,13 +120,13 @@ def train(
     weights, bias = [0.0] * 2**bits, 0.0
     for turn in range(passes):
         step = rate / math.sqrt(1 + turn)
-        for places, label in rows:
-            score = sigmoid(bias + math.fsum(weights[place] for place in places))
+        for indices, label in rows:
+            score = sigmoid(bias + math.fsum(weights[i] for i in indices))
             # Divided by √(1 + number of features), so that a long reply does not dominate.
-            change = step * (label - score) / math.sqrt(1 + len(places))
+            change = step * (label - score) / math.sqrt(1 + len(indices))
             bias += change
-            for place in places:
-                weights[place] += change - decay * weights[place]
+            for i in indices:
+                weights[i] += change - decay * weights[i]
     return NgramModel(bits=bits, longest=longest, bias=bias, weights=tuple(weights))
 
 

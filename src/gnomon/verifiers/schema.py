@@ -36,13 +36,13 @@ class JsonSchema(Answered):
         value = strict_json(answer)
         checker = checker_of(gold)
         try:
-            broken = next(checker.iter_errors(value), None)
+            violation = next(checker.iter_errors(value), None)
         except RecursionError as problem:
             # A recursive schema can exceed the recursion limit on JSON that the parser accepts.
             require_finite(checker)
             raise Malformed("JSON nested too deep for its schema") from problem
-        if broken is not None:
-            raise Rejected(f"{broken.json_path:.100} breaks the rule {broken.validator!r}")
+        if violation is not None:
+            raise Rejected(f"{violation.json_path:.100} breaks the rule {violation.validator!r}")
         return True
 
     def require_gold(self, gold: Any) -> None:

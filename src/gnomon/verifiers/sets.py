@@ -52,10 +52,10 @@ class SetMatch(Answered):
             raise ValueError(f"separator {self.separator!r} or items {self.items!r} is invalid")
 
     def accepts(self, answer: str, gold: Any) -> float:
-        found, right = self._counted(self.split(answer)), self._gold(gold)
-        if found == right:
+        answers, right = self._counted(self.split(answer)), self._gold(gold)
+        if answers == right:
             return 1.0
-        shared, either = (found & right).total(), (found | right).total()
+        shared, either = (answers & right).total(), (answers | right).total()
         return shared / either if self.partial else 0.0
 
     def require_gold(self, gold: Any) -> None:
@@ -80,11 +80,11 @@ class SetMatch(Answered):
         return text.split(self.separator)
 
     def _counted(self, items: Iterable[str]) -> Counter[Any]:
-        read = [self._item(item.strip()) for item in items]
-        counted = Counter(read)
-        if self.repeats is Repeats.REFUSED and len(counted) < len(read):
+        parsed = [self._item(item.strip()) for item in items]
+        counts = Counter(parsed)
+        if self.repeats is Repeats.REFUSED and len(counts) < len(parsed):
             raise Malformed("an item occurs twice")
-        return Counter(set(read)) if self.repeats is Repeats.IGNORED else counted
+        return Counter(set(parsed)) if self.repeats is Repeats.IGNORED else counts
 
     def _item(self, text: str) -> Any:
         item = normal(text, self.rules)

@@ -52,10 +52,10 @@ def _measure(text: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise Malformed("a key occurs twice in one object")
-    return found
+    return result
 
 
 def _constant(name: str) -> Any:

@@ -111,14 +111,14 @@ def measure(text: str) -> tuple[tuple[tuple[str, int], ...], Fraction] | None:
     A dimension is a sorted tuple of base dimensions and their powers. Returns None if the unit is not known.
     """
     powers, factor = dict[str, int](), Fraction(1)
-    for place, part in enumerate(text.replace(" per ", "/").split("/")):
-        found = _simple(part.strip())
-        if found is None:
+    for i, part in enumerate(text.replace(" per ", "/").split("/")):
+        unit = _simple(part.strip())
+        if unit is None:
             return None
-        sign = -1 if place else 1
-        for dimension, power in found[0].items():
+        sign = -1 if i else 1
+        for dimension, power in unit[0].items():
             powers[dimension] = powers.get(dimension, 0) + sign * power
-        factor *= found[1] ** sign
+        factor *= unit[1] ** sign
     return tuple(sorted(powers.items())), factor
 
 

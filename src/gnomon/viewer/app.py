@@ -26,8 +26,8 @@ from gnomon.viewer.facts import overview, step_facts, task_facts
 from gnomon.viewer.group import group_facts
 from gnomon.viewer.objective import objective_card, objective_chart, objective_rows
 from gnomon.viewer.pages import TEMPLATES
-from gnomon.viewer.refusals import missing, refused
-from gnomon.viewer.requests import NotShown, held_out, known_objective, placed, wanted, whole
+from gnomon.viewer.refusals import missing, refusal_page
+from gnomon.viewer.requests import NotShown, address_of, held_out, known_objective, rollout_filter, whole
 from gnomon.viewer.rollout import rollout_facts
 from gnomon.viewer.runs import Runs
 from gnomon.viewer.search import Query, search, values_seen
@@ -78,7 +78,9 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/run/{name:path}/-/", pages.run),
         Mount("/static", StaticFiles(packages=[("gnomon.viewer", "static")])),
     ]
-    return Starlette(routes=routes, exception_handlers={GnomonError: refused, NotShown: refused, 404: missing})
+    return Starlette(
+        routes=routes, exception_handlers={GnomonError: refusal_page, NotShown: refusal_page, 404: missing}
+    )
 
 
 class Pages:
@@ -95,7 +97,7 @@ class Pages:
         return HTMLResponse(TEMPLATES.get_template(template).render(name=request.path_params.get("name", ""), **facts))
 
     def runs(self, request: Request) -> Response:
-        return self.page("runs.html", request, rows=self.all.rows(), places=[str(place) for place in self.all.places])
+        return self.page("runs.html", request, rows=self.all.rows(), places=[str(root) for root in self.all.places])
 
     def run(self, request: Request) -> Response:
         folder = self.folder(request)
@@ -116,12 +118,12 @@ class Pages:
     async def note(self, request: Request) -> Response:
         """Write the note that the page of a run sends, and show the page again."""
         folder = self.folder(request)
-        sent = b""
+        body = b""
         async for piece in request.stream():
-            sent += piece
-            if len(sent) > LONGEST:
+            body += piece
+            if len(body) > LONGEST:
                 return Response("The note is too long.", 413)
-        fields = {name: values[0] for name, values in parse_qs(sent.decode("utf-8", "replace")).items()}
+        fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
         note = Note.of(fields.get("text", ""), fields.get("tags", "").split(","))
         try:
             await run_in_threadpool(write_note, folder, note)
@@ -134,11 +136,11 @@ class Pages:
         index = self.all.index(self.folder(request))
         progress = index.follow(WAIT)
         with index.reading() as db, RunReader(index.folder) as reader, reader.snapshot():
-            found = search(db, reader, query, -1 if after is None else after)
+            results = search(db, reader, query, -1 if after is None else after)
             values, status = values_seen(db), reader.status.value
-        following = urlencode({**query.parameters, "after": found.after})
-        known = {"progress": progress, "following": following, "live": status == "running"}
-        return self.page("search.html", request, asked=query, found=found, values=values, **known)
+        following = urlencode({**query.parameters, "after": results.after})
+        context = {"progress": progress, "following": following, "live": status == "running"}
+        return self.page("search.html", request, asked=query, found=results, values=values, **context)
 
     def tasks(self, request: Request) -> Response:
         with RunReader(self.folder(request)) as reader, reader.snapshot():
@@ -152,10 +154,10 @@ class Pages:
         return self.groups(request, held_out(request))
 
     def groups(self, request: Request, kind: str) -> Response:
-        filtered, begin = wanted(request), whole(request, "from") or 0
+        filtered, begin = rollout_filter(request), whole(request, "from") or 0
         facts = step_facts(self.folder(request), kind, request.path_params["step"], filtered, begin)
-        asked = {name: value for name, value in request.query_params.items() if name != "from"}
-        return self.page("step.html", request, facts=facts, wanted=filtered, address=urlencode(asked))
+        parameters = {name: value for name, value in request.query_params.items() if name != "from"}
+        return self.page("step.html", request, facts=facts, wanted=filtered, address=urlencode(parameters))
 
     def task(self, request: Request) -> Response:
         return self.through(request, "rollout")
@@ -174,19 +176,19 @@ class Pages:
         return JSONResponse(task_charts(self.folder(request), held_out(request), request.path_params["task"]))
 
     def group(self, request: Request) -> Response:
-        place = replace(placed(request), sample=None)
+        address = replace(address_of(request), sample=None)
         with RunReader(self.folder(request)) as reader, reader.snapshot():
-            facts = group_facts(reader, place, whole(request, "with"))
-        return self.page("group.html", request, facts=facts, place=place)
+            facts = group_facts(reader, address, whole(request, "with"))
+        return self.page("group.html", request, facts=facts, place=address)
 
     def rollout(self, request: Request) -> Response:
-        place = placed(request)
-        if place.sample is None:
-            raise NotShown(f"{str(place)!r} does not name a rollout.")
-        asked, begin = request.query_params, whole(request, "from") or 0
-        rendered = asked.get("as") == "markdown"
+        address = address_of(request)
+        if address.sample is None:
+            raise NotShown(f"{str(address)!r} does not name a rollout.")
+        parameters, begin = request.query_params, whole(request, "from") or 0
+        rendered = parameters.get("as") == "markdown"
         with RunReader(self.folder(request)) as reader, reader.snapshot():
-            facts = rollout_facts(reader, place, asked.get("channel", ""), begin, rendered=rendered)
+            facts = rollout_facts(reader, address, parameters.get("channel", ""), begin, rendered=rendered)
         return self.page("rollout.html", request, **facts)
 
     def image(self, request: Request) -> Response:

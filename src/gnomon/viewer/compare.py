@@ -66,13 +66,14 @@ def comparison(a: RunReader, b: RunReader, steps: tuple[int | None, int | None],
 
     Args: steps: of the evaluations to compare; None for the last one of a run; order: of `SORTED`.
     """
-    at = [last_evaluation(reader) if step is None else step for reader, step in zip((a, b), steps, strict=True)]
-    found_a, found_b = measured(a, at[0]), measured(b, at[1])
-    pairs = [Pair(id=name, a=found_a[name], b=found_b[name]) for name in found_a if name in found_b]
+    evaluations = [reader.steps_with(MEASURED) for reader in (a, b)]
+    at = [max(every, default=None) if step is None else step for every, step in zip(evaluations, steps, strict=True)]
+    tasks_a, tasks_b = measured_tasks(a, at[0]), measured_tasks(b, at[1])
+    pairs = [Pair(id=name, a=tasks_a[name], b=tasks_b[name]) for name in tasks_a if name in tasks_b]
     return {
         "steps": at,
-        "evaluations": [reader.steps_with(MEASURED) for reader in (a, b)],
-        "only": (len(found_a) - len(pairs), len(found_b) - len(pairs)),
+        "evaluations": evaluations,
+        "only": (len(tasks_a) - len(pairs), len(tasks_b) - len(pairs)),
         "pairs": sorted(pairs, key=SORTED[order]),
         "reward": interval([pair.reward for pair in pairs]),
         "correct": interval([pair.correct for pair in pairs if pair.correct is not None]),
@@ -86,28 +87,23 @@ def interval(differences: Sequence[float]) -> Interval | None:
     return difference_interval(differences) if differences else None
 
 
-def last_evaluation(reader: RunReader) -> int | None:
-    """The step before which a run was last measured; None before it was."""
-    return max(reader.steps_with(MEASURED), default=None)
-
-
-def measured(reader: RunReader, step: int | None) -> dict[str, Measured]:
+def measured_tasks(reader: RunReader, step: int | None) -> dict[str, Measured]:
     """The held-out tasks of an evaluation by id. A task that stands several times in the split counts once."""
     if step is None:
         return {}
-    asked = {record.task: record.body for record in reader.records("task", step) if record.body["of"] == "held_out"}
+    tasks = {record.task: record.body for record in reader.records("task", step) if record.body["of"] == "held_out"}
     rows: dict[str, list[Any]] = {}
     for row in reader.rollout_rows(step=step, kind="held_out"):
         if row.status != "failed":
-            rows.setdefault(asked[row.task]["id"], []).append(row)
+            rows.setdefault(tasks[row.task]["id"], []).append(row)
     return {
         name: Measured(
-            task=found[0].task,
-            question=question(asked[found[0].task])[:EXCERPT],
-            rewards=[row.reward or 0.0 for row in found],
-            correct=[row.status == Status.CORRECT for row in found if row.status != Status.UNJUDGED],
+            task=rollouts[0].task,
+            question=question(tasks[rollouts[0].task])[:EXCERPT],
+            rewards=[row.reward or 0.0 for row in rollouts],
+            correct=[row.status == Status.CORRECT for row in rollouts if row.status != Status.UNJUDGED],
         )
-        for name, found in rows.items()
+        for name, rollouts in rows.items()
     }
 
 
@@ -123,13 +119,15 @@ def task_of_both(
     if pair is None:
         return None
     at = zip(pairs["steps"], (pair.a, pair.b), strict=True)
-    places = [Address("held_out", step, side.task) for step, side in at]
-    found = [list(reader.records("held_out", p.step, p.task)) for reader, p in zip((a, b), places, strict=True)]
-    asked = next(
-        record.body for record in a.records("task", places[0].step, places[0].task) if record.body["of"] == "held_out"
+    addresses = [Address("held_out", step, side.task) for step, side in at]
+    records = [list(reader.records("held_out", p.step, p.task)) for reader, p in zip((a, b), addresses, strict=True)]
+    task_body = next(
+        record.body
+        for record in a.records("task", addresses[0].step, addresses[0].task)
+        if record.body["of"] == "held_out"
     )
-    base = found[0][0]
+    base = records[0][0]
     return {
-        "asked": asked,
-        "runs": [(place, columns(records, base, asked)) for place, records in zip(places, found, strict=True)],
+        "asked": task_body,
+        "runs": [(address, columns(rows, base, task_body)) for address, rows in zip(addresses, records, strict=True)],
     }

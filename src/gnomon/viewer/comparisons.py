@@ -39,54 +39,54 @@ class Comparisons:
         self.runs = runs
 
     def compare(self, request: Request) -> Response:
-        asked, begin = compared(request), whole(request, "from") or 0
-        chosen = request.query_params.getlist("run")[:2]
-        if len(chosen) == 2 and not request.query_params.keys() & {"a", "b"}:  # The list begins with the last run.
-            asked |= zip("ab", sorted(chosen, key=self.runs.recorded), strict=True)
-        a, b = asked.get("a", ""), asked.get("b", "")
+        parameters, begin = compared(request), whole(request, "from") or 0
+        selected = request.query_params.getlist("run")[:2]
+        if len(selected) == 2 and not request.query_params.keys() & {"a", "b"}:  # The list begins with the last run.
+            parameters |= zip("ab", sorted(selected, key=self.runs.recorded), strict=True)
+        a, b = parameters.get("a", ""), parameters.get("b", "")
         order = request.query_params.get("sort", "")
         order = order if order in SORTED else "apart"
         facts: dict[str, Any] = {}
         if a and b:
             with RunReader(self.runs.folder(a)) as one, RunReader(self.runs.folder(b)) as two:
                 facts = comparison(one, two, evaluations(request), order)
-        known = {"names": list(self.runs.again()), "address": urlencode(asked), "order": order, "begin": begin}
-        return page("compare.html", a=a, b=b, facts=facts, **known)
+        context = {"names": list(self.runs.again()), "address": urlencode(parameters), "order": order, "begin": begin}
+        return page("compare.html", a=a, b=b, facts=facts, **context)
 
     def compared_curves(self, request: Request) -> Response:
         a, b = (self.runs.folder(compared(request).get(name, "")) for name in "ab")
         return JSONResponse(overlaid([("A", self.runs.charts(a)), ("B", self.runs.charts(b))]))
 
     def compared_task(self, request: Request) -> Response:
-        asked = compared(request)
-        names = asked.get("a", ""), asked.get("b", "")
+        parameters = compared(request)
+        names = parameters.get("a", ""), parameters.get("b", "")
         a, b = map(self.runs.folder, names)
         with RunReader(a) as one, RunReader(b) as two:
             facts = task_of_both(one, two, evaluations(request), whole(request, "task"))
         if facts is None:
             raise NotShown("The two evaluations do not share this task.")
-        return page("compared_task.html", facts=facts, names=names, address=urlencode(asked))
+        return page("compared_task.html", facts=facts, names=names, address=urlencode(parameters))
 
     def overlay(self, request: Request) -> Response:
-        chosen, by = self.chosen(request)
-        address = urlencode([("run", name) for name in chosen] + [("by", by)])
-        rows = [{**row, "groups": list(groups(row, by))} for row in chosen.values()]
-        places = {name: place for place, name in enumerate(dict.fromkeys(g for row in rows for g in row["groups"]))}
+        selected, by = self.selection(request)
+        address = urlencode([("run", name) for name in selected] + [("by", by)])
+        rows = [{**row, "groups": list(groups(row, by))} for row in selected.values()]
+        places = {name: i for i, name in enumerate(dict.fromkeys(g for row in rows for g in row["groups"]))}
         left_out = max(0, len(set(request.query_params.getlist("run"))) - MOST)
         return page("overlay.html", left_out=left_out, rows=rows, places=places, by=by, groups=GROUPS, address=address)
 
     def overlaid_curves(self, request: Request) -> Response:
-        chosen, by = self.chosen(request)
-        drawn = {name: self.runs.charts(self.runs.folder(name)) for name in chosen}
+        selected, by = self.selection(request)
+        charts = {name: self.runs.charts(self.runs.folder(name)) for name in selected}
         if not by:
-            return JSONResponse(overlaid(list(drawn.items())))
-        found: dict[str, list[Mapping[str, Any]]] = {}
-        for name, row in chosen.items():
+            return JSONResponse(overlaid(list(charts.items())))
+        by_group: dict[str, list[Mapping[str, Any]]] = {}
+        for name, row in selected.items():
             for group in groups(row, by):
-                found.setdefault(group, []).append(drawn[name])
-        return JSONResponse(grouped(found))
+                by_group.setdefault(group, []).append(charts[name])
+        return JSONResponse(grouped(by_group))
 
-    def chosen(self, request: Request) -> tuple[dict[str, dict[str, Any]], str]:
+    def selection(self, request: Request) -> tuple[dict[str, dict[str, Any]], str]:
         """The runs in an address that can be read, and what they are grouped by."""
         names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST]
         rows = [glance(name, self.runs.folder(name)) for name in names]

@@ -50,17 +50,17 @@ Chart = dict[str, Any]
 
 def charts(reader: RunReader, steps: Steps) -> dict[str, Any]:
     """Every curve of a run: steps on the x axis, and per chart its series; the held-out series has its own steps."""
-    metrics, numbers = [found for _, found in steps], [step for step, _ in steps]
-    held_out = [chart for name in ("", *reader.sets) for chart in measured(reader.evaluations(name), name)]
+    metrics, numbers = [values for _, values in steps], [step for step, _ in steps]
+    held_out = [chart for name in ("", *reader.sets) for chart in held_out_charts(reader.evaluations(name), name)]
     alarms = [{"step": alarm["step"], "name": printable(alarm["name"])} for alarm in reader.alarms()]
     parts = sorted(name for name in set().union(*metrics) if name.startswith("part/"))
     timed = with_speed(reader, steps)
-    drawn = [
+    curves = [
         {"title": title, "x": numbers, "series": [series(name, timed) for name in names], "page": "step"}
         for title, names in (*CHARTS, ("Parts of the reward", parts))
         if any(name in step for step in timed for name in names)
     ]
-    return {"charts": [*held_out, *map(thinned, drawn)], "alarms": alarms}
+    return {"charts": [*held_out, *map(thinned, curves)], "alarms": alarms}
 
 
 def with_speed(reader: RunReader, steps: Steps) -> list[Mapping[str, float]]:
@@ -68,8 +68,8 @@ def with_speed(reader: RunReader, steps: Steps) -> list[Mapping[str, float]]:
     times = ((row["step"], row.get("training", row.get("seconds"))) for row in reader.timings())
     seconds = {step: float(time) for step, time in times if time}
     return [
-        {**found, SPEED: found["tokens"] / seconds[step]} if step in seconds and "tokens" in found else found
-        for step, found in steps
+        {**values, SPEED: values["tokens"] / seconds[step]} if step in seconds and "tokens" in values else values
+        for step, values in steps
     ]
 
 
@@ -81,20 +81,20 @@ def thinned(chart: Chart) -> Chart:
         return chart
     size = math.ceil(2 * len(steps) / POINTS)
     starts = range(0, len(steps), size)
-    places = [place for start in starts for place in (start, min(start + size // 2, len(steps) - 1))]
+    points = [at for start in starts for at in (start, min(start + size // 2, len(steps) - 1))]
 
     def extremes(values: Sequence[float | None]) -> Iterator[float | None]:
         for start in starts:
-            found = [value for value in values[start : start + size] if value is not None]
-            if not found:
+            present = [value for value in values[start : start + size] if value is not None]
+            if not present:
                 yield from (None, None)
                 continue
-            low, high = min(found), max(found)
-            yield from (low, high) if found.index(low) < found.index(high) else (high, low)
+            low, high = min(present), max(present)
+            yield from (low, high) if present.index(low) < present.index(high) else (high, low)
 
     lines = [{**line, "values": list(extremes(line["values"]))} for line in chart["series"]]
     note = f"The lowest and the highest value of every {size} steps."
-    return {**chart, "note": note, "x": [steps[place] for place in places], "series": lines}
+    return {**chart, "note": note, "x": [steps[at] for at in points], "series": lines}
 
 
 def series(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:
@@ -103,32 +103,32 @@ def series(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {"label": printable(name), "values": values, "meaning": METRICS.get(name, "")}
 
 
-def measured(records: Sequence[Record], name: str = "") -> list[Chart]:
+def held_out_charts(records: Sequence[Record], name: str = "") -> list[Chart]:
     """The chart of the held-out pass rate, with its interval; none for a run that was not measured.
 
     Args: name: of the evaluation set; empty for the main evaluation.
     """
-    points = [(record.step or 0, found) for record in records if (found := pass_at_1(record.body))]
+    points = [(record.step or 0, rate) for record in records if (rate := pass_at_1(record.body))]
     if not points:
         return []
-    band = {key: [found[key] for _, found in points] for key in ("low", "high")}
-    values = [found["value"] for _, found in points]
+    band = {key: [rate[key] for _, rate in points] for key in ("low", "high")}
+    values = [rate["value"] for _, rate in points]
     lines: list[dict[str, Any]] = [{"label": "pass@1", "values": values, "meaning": EVALUATION["pass_at"], **band}]
     if records[0].kind.partition(".")[0] == "baseline":
         before = {"label": "baseline", "values": values[:1] * len(points), "meaning": "pass@1 before training"}
         lines.append({**before, "place": -1, "dashed": True})
     title = f"Held-out pass@1, set {name}" if name else "Held-out pass@1"
-    found = {"title": title, "x": [step for step, _ in points], "series": lines, "page": of_set("held-out", name)}
-    return [{**found, "note": "The band is the 95 % interval over different tasks.", "smooth": False}]
+    chart = {"title": title, "x": [step for step, _ in points], "series": lines, "page": of_set("held-out", name)}
+    return [{**chart, "note": "The band is the 95 % interval over different tasks.", "smooth": False}]
 
 
 def task_charts(folder: Path, kind: str, task: int) -> dict[str, Any]:
     """How often one task was solved in each step that sampled it, and its mean reward."""
     with RunReader(folder) as reader:
         rows = reader.rollout_rows(task=task, kind=kind)
-    groups = [(step or 0, list(found)) for step, found in groupby(rows, attrgetter("step"))]
-    right = [sum(row.status == "correct" for row in found) / len(found) for _, found in groups]
-    reward = [sum(row.reward or 0.0 for row in found) / len(found) for _, found in groups]
+    groups = [(step or 0, list(rollouts)) for step, rollouts in groupby(rows, attrgetter("step"))]
+    right = [sum(row.status == "correct" for row in rollouts) / len(rollouts) for _, rollouts in groups]
+    reward = [sum(row.reward or 0.0 for row in rollouts) / len(rollouts) for _, rollouts in groups]
     lines = [{"label": "correct", "values": right}, {"label": "reward", "values": reward}]
     title, page = "This task in each step that sampled it", f"../{page_of(kind)}"
     return {
@@ -142,7 +142,7 @@ def overlaid(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
 
     Args: runs: the label of each run, and its `charts`.
     """
-    return several([(label, [drawn]) for label, drawn in runs])
+    return several([(label, [own]) for label, own in runs])
 
 
 def grouped(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
@@ -155,13 +155,11 @@ def several(groups: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> dict[s
     """One chart for each metric that any run has, in the order of the first run that has it."""
     lines = [(label, [dict(metric_lines(run)) for run in runs]) for label, runs in groups]
     titles = dict.fromkeys(title for _, runs in lines for run in runs for title in run)
-    found = []
+    result = []
     for title in titles:
-        drawn = [
-            (place, label, [run[title] for run in runs if title in run]) for place, (label, runs) in enumerate(lines)
-        ]
-        found.append(together(title, [each for each in drawn if each[2]]))
-    return {"charts": found, "alarms": []}
+        curves = [(i, label, [run[title] for run in runs if title in run]) for i, (label, runs) in enumerate(lines)]
+        result.append(together(title, [each for each in curves if each[2]]))
+    return {"charts": result, "alarms": []}
 
 
 def metric_lines(run: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Chart, dict[str, Any]]]]:
@@ -178,8 +176,8 @@ def together(title: str, groups: Sequence[tuple[int, str, Sequence[tuple[Chart, 
     steps = sorted({step for _, _, runs in groups for chart, _ in runs for step in chart["x"]})
     first = groups[0][2][0][0]
     lines = []
-    for place, label, runs in groups:
-        line: dict[str, Any] = {"label": printable(label), "place": place}
+    for index, label, runs in groups:
+        line: dict[str, Any] = {"label": printable(label), "place": index}
         if len(runs) == 1:
             chart, own = runs[0]
             line |= {name: over(steps, chart["x"], own[name]) for name in ("values", "low", "high") if name in own}
@@ -195,25 +193,25 @@ def together(title: str, groups: Sequence[tuple[int, str, Sequence[tuple[Chart, 
 
 def over(steps: Sequence[int], x: Sequence[int], values: Sequence[float | None]) -> list[float | None]:
     """Values at the steps of a chart that holds more of them."""
-    found = dict(zip(x, values, strict=True))
-    return [found.get(step) for step in steps]
+    by_step = dict(zip(x, values, strict=True))
+    return [by_step.get(step) for step in steps]
 
 
 def between(steps: Sequence[int], x: Sequence[int], values: Sequence[float | None]) -> list[float | None]:
     """Values at other steps than those that were measured: on the line between two neighbours, None outside."""
-    known = [(step, value) for step, value in zip(x, values, strict=True) if value is not None]
-    places = [step for step, _ in known]
-    found: list[float | None] = []
+    points = [(step, value) for step, value in zip(x, values, strict=True) if value is not None]
+    known_steps = [step for step, _ in points]
+    result: list[float | None] = []
     for step in steps:
-        at = bisect_left(places, step)
-        if at < len(known) and places[at] == step:
-            found.append(known[at][1])
-        elif 0 < at < len(known):
-            (left, low), (right, high) = known[at - 1], known[at]
-            found.append(low + (high - low) * (step - left) / (right - left))
+        at = bisect_left(known_steps, step)
+        if at < len(points) and known_steps[at] == step:
+            result.append(points[at][1])
+        elif 0 < at < len(points):
+            (left, low), (right, high) = points[at - 1], points[at]
+            result.append(low + (high - low) * (step - left) / (right - left))
         else:
-            found.append(None)
-    return found
+            result.append(None)
+    return result
 
 
 def each_step(columns: Sequence[list[float | None]], how: Callable[[list[float]], float]) -> list[float | None]:

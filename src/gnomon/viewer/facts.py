@@ -23,14 +23,14 @@ from gnomon.monitoring import failures
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.reading.folders import pass_at_1
 from gnomon.reading.reasons import verdict_reason
-from gnomon.reading.text import Address, asked_at, breakdown
+from gnomon.reading.text import Address, breakdown, task_at
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import RunStatus, of_set, set_of
 from gnomon.store.notes import note_of
 from gnomon.types import Status
 from gnomon.viewer.history import Steps
 
-__all__ = ["MEASURED", "Wanted", "group_rows", "overview", "settings_of", "step_facts", "task_facts"]
+__all__ = ["MEASURED", "RolloutFilter", "group_rows", "overview", "settings_of", "step_facts", "task_facts"]
 
 EXCERPT = 160
 """Characters of a reply that a list shows."""
@@ -64,8 +64,8 @@ def settings_of(reader: RunReader) -> dict[str, Any]:
 
 def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
     """What the page of one run shows, apart from its curves."""
-    metrics = [found for _, found in steps]
-    differences = [found["logp_mismatch"] for found in metrics if found.get("logp_mismatch") is not None]
+    metrics = [values for _, values in steps]
+    differences = [values["logp_mismatch"] for values in metrics if values.get("logp_mismatch") is not None]
     return {
         "name": name,
         "status": str(reader.status),
@@ -110,7 +110,7 @@ def gain_facts(reader: RunReader) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RolloutFilter:
     """Which rollouts of a step are shown; empty for all."""
 
     status: str = ""
@@ -121,7 +121,7 @@ class Wanted:
     high: float | None = None
 
     def __bool__(self) -> bool:
-        return self != Wanted()
+        return self != RolloutFilter()
 
     def admits(self, record: Record) -> bool:
         body, reward = record.body, record.body["reward"]
@@ -133,7 +133,7 @@ class Wanted:
         )
 
 
-def step_facts(folder: Path, kind: str, step: int, wanted: Wanted, begin: int = 0) -> dict[str, Any]:
+def step_facts(folder: Path, kind: str, step: int, only: RolloutFilter, begin: int = 0) -> dict[str, Any]:
     """The groups of a step, those with a gradient first. Args: begin: groups that an earlier page showed.
 
     Raises: RunError E409 when the step has no rollouts.
@@ -142,21 +142,21 @@ def step_facts(folder: Path, kind: str, step: int, wanted: Wanted, begin: int = 
         records = list(reader.records(kind, step))
         if not records:
             raise reader.absent(kind, step)
-        tasks = {task: asked_at(reader, Address(kind, step, task)) for task in dict.fromkeys(r.task for r in records)}
+        tasks = {task: task_at(reader, Address(kind, step, task)) for task in dict.fromkeys(r.task for r in records)}
         ends = ("step",) if kind == "rollout" else tuple(of_set(end, set_of(kind)) for end in MEASURED)
         previous, following = reader.steps_near(step, ends)
         end = next((record.body for each in ends for record in reader.records(each, step)), {})
-    whole = {task: list(found) for task, found in groupby(records, attrgetter("task"))}
-    chosen = {task: rows for task, found in whole.items() if (rows := [r for r in found if wanted.admits(r)])}
-    kinds = Counter(kind_of_group(found) for found in whole.values())
-    order = sorted(chosen, key=lambda task: (KINDS.index(kind_of_group(whole[task])), task))
+    whole = {task: list(of_task) for task, of_task in groupby(records, attrgetter("task"))}
+    selected = {task: rows for task, of_task in whole.items() if (rows := [r for r in of_task if only.admits(r)])}
+    kinds = Counter(kind_of_group(of_task) for of_task in whole.values())
+    order = sorted(selected, key=lambda task: (KINDS.index(kind_of_group(whole[task])), task))
     return {
         "step": step,
         "kind": kind,
         "set": set_of(kind),
         "statuses": Counter(record.body["status"] for record in records),
         "count": len(records),
-        "shown": sum(map(len, chosen.values())),
+        "shown": sum(map(len, selected.values())),
         "kinds": {kind: count for kind in KINDS if (count := kinds[kind])},
         "numbers": numbers(end),
         "pass_at_1": pass_at_1(end) if "pass_at" in end else None,
@@ -170,7 +170,7 @@ def step_facts(folder: Path, kind: str, step: int, wanted: Wanted, begin: int = 
                 "asked": tasks[task],
                 "kind": kind_of_group(whole[task]),
                 "verdicts": [{"status": record.body["status"]} for record in whole[task]],
-                "rows": group_rows(chosen[task], tasks[task]),
+                "rows": group_rows(selected[task], tasks[task]),
             }
             for task in order[begin : begin + GROUPS]
         ],
@@ -189,11 +189,11 @@ def kind_of_group(records: Sequence[Record]) -> str:
 
 def numbers(end: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     """The main numbers of a step or an evaluation, of those that its last record has."""
-    found = current(end["metrics"]) if "metrics" in end else end
-    return [(label, found[name]) for label, name in SHOWN.items() if name in found]
+    values = current(end["metrics"]) if "metrics" in end else end
+    return [(label, values[name]) for label, name in SHOWN.items() if name in values]
 
 
-def group_rows(records: Sequence[Record], asked: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+def group_rows(records: Sequence[Record], task_body: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """Rollouts as rows of a list, with the beginning of each reply. Args: asked: to say why a reply is wrong."""
     return [
         {
@@ -204,7 +204,7 @@ def group_rows(records: Sequence[Record], asked: Mapping[str, Any] | None = None
             "status": record.body["status"],
             "tokens": record.body["tokens"],
             "advantage": record.body.get("advantage"),
-            "why": "" if asked is None else verdict_reason(record.body, asked)[:EXCERPT],
+            "why": "" if task_body is None else verdict_reason(record.body, task_body)[:EXCERPT],
             "excerpt": record.body["reply"][:EXCERPT],
             "longer": len(record.body["reply"]) > EXCERPT,
         }
@@ -220,8 +220,8 @@ def extreme_rows(reader: RunReader, step: int) -> list[dict[str, Any]]:
     high = sorted(best.values(), key=rows.index)[:ENDS]
     low = [row for row in sorted(worst.values(), key=rows.index)[-ENDS:] if row not in high]
     records = [reader.record(row.seq) for row in (*high, *low)]
-    asked = {record.task: asked_at(reader, Address("rollout", step, record.task)) for record in records}
-    return [row for record in records for row in group_rows([record], asked[record.task])]
+    tasks = {record.task: task_at(reader, Address("rollout", step, record.task)) for record in records}
+    return [row for record in records for row in group_rows([record], tasks[record.task])]
 
 
 def task_facts(folder: Path, kind: str, task: int, before: int | None = None) -> dict[str, Any]:
@@ -235,16 +235,16 @@ def task_facts(folder: Path, kind: str, task: int, before: int | None = None) ->
             raise reader.absent(kind, None, task)
         sizes = Counter(row.step or 0 for row in rows if before is None or (row.step or 0) < before)
         steps = newest(sizes, MOST)
-        found = {step: list(reader.records(kind, step, task)) for step in steps}
-        asked = asked_at(reader, Address(kind, rows[-1].step, task))
+        by_step = {step: list(reader.records(kind, step, task)) for step in steps}
+        task_body = task_at(reader, Address(kind, rows[-1].step, task))
     return {
         "task": task,
         "kind": kind,
         "set": set_of(kind),
-        "asked": asked,
+        "asked": task_body,
         "sampled": len({row.step for row in rows}),
         "earlier": steps[-1] if len(steps) < len(sizes) else None,
-        "steps": [{"step": step, "rows": group_rows(records, asked)} for step, records in found.items()],
+        "steps": [{"step": step, "rows": group_rows(records, task_body)} for step, records in by_step.items()],
     }
 
 
@@ -252,4 +252,4 @@ def newest(sizes: Mapping[int, int], most: int) -> list[int]:
     """The last steps, newest first, that hold at most so many rollouts together; at least one step if there is one."""
     order = sorted(sizes, reverse=True)
     totals = accumulate(sizes[step] for step in order)
-    return [step for place, (step, total) in enumerate(zip(order, totals, strict=True)) if place == 0 or total <= most]
+    return [step for i, (step, total) in enumerate(zip(order, totals, strict=True)) if i == 0 or total <= most]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.reading.reasons import advantage_reason, verdict_reason
-from gnomon.reading.text import Address, asked_at, held
+from gnomon.reading.text import Address, rollout_records, task_at
 from gnomon.store import Record, RunReader
 
 __all__ = ["columns", "group_facts"]
@@ -19,28 +19,28 @@ SHOWN = 3000
 WORD = re.compile(r"\s*\S+|\s+")
 
 
-def group_facts(reader: RunReader, place: Address, base: int | None) -> dict[str, Any]:
+def group_facts(reader: RunReader, address: Address, base: int | None) -> dict[str, Any]:
     """What the page of a group shows.
 
     Args: base: the sample that the others are compared with; the first one where the group has no such sample.
     Raises: RunError E409 where the run has no such group.
     """
-    records = list(held(reader, place))
+    records = list(rollout_records(reader, address))
     if not records:
-        raise reader.absent(place.kind, place.step, place.task)
-    asked = asked_at(reader, place)
-    chosen = next((record for record in records if record.sample == base), records[0])
+        raise reader.absent(address.kind, address.step, address.task)
+    task_body = task_at(reader, address)
+    reference = next((record for record in records if record.sample == base), records[0])
     rewards = [float(record.body["reward"]) for record in records if record.body["reward"] is not None]
     return {
-        "asked": asked,
-        "base": chosen.sample,
+        "asked": task_body,
+        "base": reference.sample,
         "mean": sum(rewards) / len(rewards) if rewards else None,
-        "advantage": advantage_reason(chosen.body, rewards, held_out=place.kind != "rollout"),
-        "columns": columns(records, chosen, asked),
+        "advantage": advantage_reason(reference.body, rewards, held_out=address.kind != "rollout"),
+        "columns": columns(records, reference, task_body),
     }
 
 
-def columns(records: Sequence[Record], base: Record, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+def columns(records: Sequence[Record], base: Record, task_body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One per rollout: its numbers, and its reply cut where it first differs from the reply of `base`."""
     return [
         {
@@ -48,21 +48,21 @@ def columns(records: Sequence[Record], base: Record, asked: Mapping[str, Any]) -
             "is_base": record is base,
             "player": record.body.get("player", record.body.get("seat", 0)),
             "advantage": record.body.get("advantage"),
-            "why": verdict_reason(record.body, asked),
+            "why": verdict_reason(record.body, task_body),
             **{name: record.body[name] for name in ("reward", "status", "tokens", "finish")},
-            **parted(record.body["reply"], record.body["reply"] if record is base else base.body["reply"]),
+            **split_at_difference(record.body["reply"], record.body["reply"] if record is base else base.body["reply"]),
         }
         for record in records
     ]
 
 
-def parted(reply: str, base: str) -> dict[str, Any]:
+def split_at_difference(reply: str, base: str) -> dict[str, Any]:
     """A reply in three parts: what it shares with another one, the word at which it differs, and the rest."""
     if reply == base:
         return {"equal": True, "shared": reply[:SHOWN], "word": "", "rest": "", "left_out": max(0, len(reply) - SHOWN)}
     at = shared(reply, base)
-    found = WORD.match(reply, at, at + SHOWN)
-    end = found.end() if found else at
+    word = WORD.match(reply, at, at + SHOWN)
+    end = word.end() if word else at
     return {
         "equal": False,
         "shared": ("… " if at > CONTEXT else "") + reply[max(0, at - CONTEXT) : at],

@@ -78,7 +78,7 @@ class Index:
         self.path = (cache or cache_folder()) / f"{name}.db"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         forget_unused(self.path.parent)
-        opened(self.path).close()
+        connect(self.path).close()
         self.path.touch()
         self._lock, self._feeding = Lock(), Thread()
 
@@ -98,7 +98,7 @@ class Index:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection for queries, which sees the index at one moment."""
-        db = opened(self.path)
+        db = connect(self.path)
         try:
             db.execute("BEGIN")
             yield db
@@ -107,7 +107,7 @@ class Index:
 
     def _feed(self) -> None:
         """Bring the index up to the end of the chain, a batch at a time."""
-        db = opened(self.path)
+        db = connect(self.path)
         try:
             with RunReader(self.folder) as reader:
                 while feed(db, reader):
@@ -121,10 +121,10 @@ class Index:
 def cache_folder() -> Path:
     """Where indexes lie; a new temporary folder for a user whose cache folder cannot be written."""
     try:
-        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gnomon" / "runs"
-        place.mkdir(parents=True, exist_ok=True)
-        if os.access(place, os.W_OK):
-            return place
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gnomon" / "runs"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
     except (OSError, RuntimeError):  # RuntimeError: the user has no home folder.
         pass
     return Path(tempfile.mkdtemp(prefix="gnomon-"))
@@ -144,7 +144,7 @@ def delete(path: Path) -> None:
         path.with_name(path.name + end).unlink(missing_ok=True)
 
 
-def opened(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
     """The database at a path with its tables; what is there is replaced where it is something else."""
     db = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
     try:
@@ -160,7 +160,7 @@ def opened(path: Path) -> sqlite3.Connection:
         if error.sqlite_errorcode not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise
         delete(path)
-        return opened(path)
+        return connect(path)
     return db
 
 
@@ -182,35 +182,35 @@ def rebuild(db: sqlite3.Connection) -> None:
 def feed(db: sqlite3.Connection, reader: RunReader) -> bool:
     """Feed one batch of records. Returns: whether there was any."""
     db.execute("BEGIN IMMEDIATE")
-    records, last = db.execute("SELECT records, hash FROM fed").fetchone()
-    if records and reader.head(records) != last:
+    fed, last = db.execute("SELECT records, hash FROM fed").fetchone()
+    if fed and reader.head(fed) != last:
         rebuild(db)
         db.execute("COMMIT")
         return True
-    found = [unpack(row)[0] for row in islice(reader.rows(records), BATCH)]
-    if found:
-        store(db, found)
-        db.execute("UPDATE fed SET records = ?, hash = ?", (found[-1].seq + 1, found[-1].hash))
+    records = [unpack(row)[0] for row in islice(reader.rows(fed), BATCH)]
+    if records:
+        store(db, records)
+        db.execute("UPDATE fed SET records = ?, hash = ?", (records[-1].seq + 1, records[-1].hash))
     db.execute("COMMIT")
-    return bool(found)
+    return bool(records)
 
 
 def store(db: sqlite3.Connection, records: list[Record]) -> None:
     """Add records to the tables."""
-    asked = db.execute("SELECT max(seq) FROM groups").fetchone()[0]
+    task_seq = db.execute("SELECT max(seq) FROM groups").fetchone()[0]
     groups, rollouts, ids, texts = [], [], [], []
-    seen: Counter[tuple[str, Any]] = Counter()
+    counts: Counter[tuple[str, Any]] = Counter()
     for record in records:
         body = record.body
         if record.kind == "task" and is_rollout(body.get("of", "")):
-            asked, split = record.seq, split_of(body["of"])
+            task_seq, split = record.seq, split_of(body["of"])
             groups.append((record.seq, split, record.step, record.task))
             ids.append((storable(str(body["id"])), record.task, split))
-        elif is_rollout(record.kind) and asked is not None:
-            row = glance(record, asked)
+        elif is_rollout(record.kind) and task_seq is not None:
+            row = glance(record, task_seq)
             rollouts.append(row)
-            seen.update(
-                (name, row[place]) for name, place in (("split", 2), ("player", 6), ("status", 8), ("finish", 9))
+            counts.update(
+                (name, row[column]) for name, column in (("split", 2), ("player", 6), ("status", 8), ("finish", 9))
             )
         else:
             continue
@@ -224,7 +224,7 @@ def store(db: sqlite3.Connection, records: list[Record]) -> None:
     db.executemany("INSERT OR IGNORE INTO ids VALUES (?, ?, ?)", ids)
     db.executemany(
         "INSERT INTO seen VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
-        [(*key, count) for key, count in seen.items()],
+        [(*key, count) for key, count in counts.items()],
     )
     if has_texts(db):
         db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
@@ -240,13 +240,13 @@ def has_texts(db: sqlite3.Connection) -> bool:
     return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchone())
 
 
-def glance(record: Record, asked: int) -> tuple[Any, ...]:
+def glance(record: Record, task_seq: int) -> tuple[Any, ...]:
     """A row of `rollouts`."""
     body = record.body
     values = (body.get("reward"), body.get("status"), body.get("finish"), body.get("tokens"), body.get("advantage"))
     player = body.get("player", body.get("seat", 0))  # As earlier versions wrote it.
-    place = (record.step, record.task, record.sample)
-    return (record.seq, asked, split_of(record.kind), *place, player, *map(storable, values))
+    identity = (record.step, record.task, record.sample)
+    return (record.seq, task_seq, split_of(record.kind), *identity, player, *map(storable, values))
 
 
 def texts_of(record: Record) -> Iterator[str]:

@@ -77,7 +77,7 @@ class Guard:
             answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
             return answer
         cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
-        held = cookies[self.cookie].value if self.cookie in cookies else ""
-        if compare_digest(held.encode(), self.token.encode()):
+        cookie = cookies[self.cookie].value if self.cookie in cookies else ""
+        if compare_digest(cookie.encode(), self.token.encode()):
             return None
         return PlainTextResponse("Open the address that `gnomon view` printed: it carries the token.", 403)

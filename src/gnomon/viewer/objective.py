@@ -30,19 +30,19 @@ def objective_card(name: str) -> dict[str, Any]:
 @cache
 def cards() -> dict[str, dict[str, Any]]:
     """Every card, by name."""
-    return {found["name"]: found for found in map(json.loads, CARDS.read_text("utf-8").splitlines())}
+    return {card["name"]: card for card in map(json.loads, CARDS.read_text("utf-8").splitlines())}
 
 
 def objective_chart(name: str) -> dict[str, Any]:
     """The weight of a task by how often the policy solves it, relative to its value at one half."""
-    found = objective_card(name)
+    card = objective_card(name)
     lines = [
-        {"label": "expected reward", "values": [1.0] * len(found["p"]), "place": 1, "dashed": True},
-        {"label": "maximum likelihood", "values": [0.5 / p for p in found["p"]], "place": 2, "dashed": True},
-        {"label": "w(p)/w(1/2)", "values": found["relative"], "place": 0},
+        {"label": "expected reward", "values": [1.0] * len(card["p"]), "place": 1, "dashed": True},
+        {"label": "maximum likelihood", "values": [0.5 / p for p in card["p"]], "place": 2, "dashed": True},
+        {"label": "w(p)/w(1/2)", "values": card["relative"], "place": 0},
     ]
     title = "Weight of a task by its success rate p"
     return {
-        "charts": [{"title": title, "axis": "p", "x": found["p"], "series": lines, "page": "", "smooth": False}],
+        "charts": [{"title": title, "axis": "p", "x": card["p"], "series": lines, "page": "", "smooth": False}],
         "alarms": [],
     }

@@ -36,16 +36,16 @@ def day(at: float | None) -> str:
     return "–" if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """`1 step`, `2 steps`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def right(rollouts: Sequence[Mapping[str, Any]]) -> str:
     """How many rollouts of a group are right, of those that have a verdict."""
-    judged = [row for row in rollouts if row["status"] != Status.UNJUDGED]
+    scored = [row for row in rollouts if row["status"] != Status.UNJUDGED]
     return (
-        f"{sum(row['status'] == Status.CORRECT for row in judged)} of {len(judged)} right" if judged else "not judged"
+        f"{sum(row['status'] == Status.CORRECT for row in scored)} of {len(scored)} right" if scored else "not judged"
     )
 
 
@@ -67,5 +67,5 @@ def prefix_of(kind: str) -> str:
 TEMPLATES = Environment(
     loader=PackageLoader("gnomon.viewer"), autoescape=True, undefined=StrictUndefined, finalize=visible
 )
-TEMPLATES.filters |= {"number": number, "rate": rate, "counted": counted, "right": right, "day": day}
+TEMPLATES.filters |= {"number": number, "rate": rate, "counted": count_text, "right": right, "day": day}
 TEMPLATES.filters |= {"page_of": page_of, "task_page_of": task_page_of, "prefix_of": prefix_of}

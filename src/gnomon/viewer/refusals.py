@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from gnomon.errors import ConfigError, GnomonError
-from gnomon.reading.text import address
+from gnomon.reading.text import parse_address
 from gnomon.viewer.pages import TEMPLATES
-from gnomon.viewer.requests import NoRun, NotShown, place_of
+from gnomon.viewer.requests import NoRun, NotShown, address_page
 
-__all__ = ["missing", "refused"]
+__all__ = ["missing", "refusal_page"]
 
 
-async def refused(request: Request, error: Exception) -> Response:
+async def refusal_page(request: Request, error: Exception) -> Response:
     """A run that cannot be read, or an address without a rollout."""
     name = str(request.path_params.get("name", ""))
     if isinstance(error, GnomonError) and error.code in ("E004", "E409"):
@@ -33,13 +33,13 @@ async def refused(request: Request, error: Exception) -> Response:
 def nearest(name: str, fix: str) -> dict[str, str]:
     """The page that the fix of an error names: `gnomon show RUN ADDRESS`."""
     try:
-        place = address(fix.rpartition(" ")[2])
+        address = parse_address(fix.rpartition(" ")[2])
     except ConfigError:
         return {}
-    page = place_of(name, place)
+    page = address_page(name, address)
     return {f"the nearest existing address, {' '.join(page.rsplit('/', 2)[1:])}": page}
 
 
 async def missing(request: Request, error: Exception) -> Response:
     """An address that no page has."""
-    return await refused(request, NotShown(f"No page has the address {request.url.path}."))
+    return await refusal_page(request, NotShown(f"No page has the address {request.url.path}."))

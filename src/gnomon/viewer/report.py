@@ -7,10 +7,10 @@ from typing import Any
 
 from gnomon.keys import Key
 from gnomon.reading.reasons import verdict_reason
-from gnomon.reading.text import Address, asked_at, question
+from gnomon.reading.text import Address, question, task_at
 from gnomon.store import RunReader
 from gnomon.viewer.curves import charts
-from gnomon.viewer.drawing import drawn
+from gnomon.viewer.drawing import svg
 from gnomon.viewer.facts import overview, settings_of
 from gnomon.viewer.history import History
 from gnomon.viewer.pages import TEMPLATES
@@ -38,17 +38,17 @@ def report(folder: Path) -> str:
     with RunReader(folder) as reader, reader.snapshot():
         steps = History().steps(reader)
         run = overview(folder.name, reader, steps)
-        curves = [{**chart, "drawing": drawn(chart)} for chart in charts(reader, steps)["charts"]]
+        curves = [{**chart, "drawing": svg(chart)} for chart in charts(reader, steps)["charts"]]
         facts = {
             "manifest": reader.manifest,
             "rollouts": {kind: drawn_rollouts(reader, kind) for kind in ("held_out", "rollout")},
-            "trained": trained(reader),
+            "trained": subject(reader),
             "tokens": sum(row.tokens or 0 for row in reader.rollout_rows()),
         }
     return TEMPLATES.get_template("report.html").render(run=run, charts=curves, colours=COLOURS, **facts)
 
 
-def trained(reader: RunReader) -> str:
+def subject(reader: RunReader) -> str:
     """What the run is of: objective, environment, policy and batch; of an imported one its log."""
     if reader.imported:
         return f"rollouts of another trainer, imported from {reader.imported}"
@@ -64,21 +64,21 @@ def drawn_rollouts(reader: RunReader, kind: str) -> list[dict[str, Any]]:
     if kind == "held_out" and rows:
         rows = [row for row in rows if row.step == rows[-1].step]
     head = reader.head(1) or ""
-    chosen = Key(int(head[:16] or "0", 16) >> 1).at("report", kind=kind).random()
-    drawn_rows = chosen.sample(rows, min(ROLLOUTS // 2, len(rows)))
-    found = []
+    generator = Key(int(head[:16] or "0", 16) >> 1).at("report", kind=kind).random()
+    drawn_rows = generator.sample(rows, min(ROLLOUTS // 2, len(rows)))
+    result = []
     for row in sorted(drawn_rows, key=lambda row: row.seq):
         assert row.step is not None and row.task is not None and row.sample is not None
         record = reader.rollout(row.step, row.task, row.sample, kind)
-        place = Address(kind, row.step, row.task, row.sample)
-        asked = asked_at(reader, place)
-        found.append(
+        address = Address(kind, row.step, row.task, row.sample)
+        task_body = task_at(reader, address)
+        result.append(
             {
-                "place": str(place),
-                "question": question(asked)[:LONGEST],
+                "place": str(address),
+                "question": question(task_body)[:LONGEST],
                 "replies": [turn["reply"][:LONGEST] for turn in record.body.get("turns", [record.body])],
-                "why": verdict_reason(record.body, asked),
+                "why": verdict_reason(record.body, task_body),
                 **{name: record.body[name] for name in ("reward", "status", "tokens")},
             }
         )
-    return found
+    return result

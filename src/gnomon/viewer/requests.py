@@ -8,22 +8,22 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from gnomon.objectives.options import OPTIONS
-from gnomon.reading.text import Address, address
+from gnomon.reading.text import Address, parse_address
 from gnomon.store.layout import of_set
-from gnomon.viewer.facts import Wanted
+from gnomon.viewer.facts import RolloutFilter
 from gnomon.viewer.pages import page_of, task_page_of
 from gnomon.viewer.search import real
 
 __all__ = [
     "NoRun",
     "NotShown",
+    "address_of",
+    "address_page",
     "compared",
     "evaluations",
     "held_out",
     "known_objective",
-    "place_of",
-    "placed",
-    "wanted",
+    "rollout_filter",
     "whole",
 ]
 
@@ -48,23 +48,23 @@ def held_out(request: Request) -> str:
     return of_set("held_out", request.path_params.get("set", ""))
 
 
-def placed(request: Request) -> Address:
+def address_of(request: Request) -> Address:
     """The address of one task at one step in a request. Raises: NotShown; ConfigError E004."""
     text = request.path_params["address"]
-    place = address(text)
-    if place.step is None or place.task is None:
+    address = parse_address(text)
+    if address.step is None or address.task is None:
         raise NotShown(f"{text!r} does not name a task at a step.")
-    return place
+    return address
 
 
-def place_of(name: str, place: Address) -> str:
+def address_page(name: str, address: Address) -> str:
     """The page of a run that shows an address."""
-    if place.step is None:
-        path = f"{task_page_of(place.kind)}/{place.task}"
-    elif place.task is None:
-        path = f"{page_of(place.kind)}/{place.step}"
+    if address.step is None:
+        path = f"{task_page_of(address.kind)}/{address.task}"
+    elif address.task is None:
+        path = f"{page_of(address.kind)}/{address.step}"
     else:
-        path = f"{'group' if place.sample is None else 'rollout'}/{place}"
+        path = f"{'group' if address.sample is None else 'rollout'}/{address}"
     return f"/run/{quote(name)}/-/{quote(path)}"
 
 
@@ -79,10 +79,10 @@ def known_objective(request: Request) -> str:
 
 def compared(request: Request) -> dict[str, str]:
     """The parameters that name two runs and their evaluations: `a` and `b`, or `run` twice."""
-    asked = request.query_params
+    parameters = request.query_params
     names = ("a", "a_step", "b", "b_step")
-    runs = dict(zip("ab", asked.getlist("run"), strict=False))
-    return runs | {name: asked[name] for name in names if name in asked}
+    runs = dict(zip("ab", parameters.getlist("run"), strict=False))
+    return runs | {name: parameters[name] for name in names if name in parameters}
 
 
 def evaluations(request: Request) -> tuple[int | None, int | None]:
@@ -90,11 +90,11 @@ def evaluations(request: Request) -> tuple[int | None, int | None]:
     return whole(request, "a_step"), whole(request, "b_step")
 
 
-def wanted(request: Request) -> Wanted:
+def rollout_filter(request: Request) -> RolloutFilter:
     """Which rollouts of a step a request filters."""
-    asked = request.query_params
-    limits = {name: real(asked.get(name, "")) for name in ("low", "high")}
-    return Wanted(status=asked.get("status", ""), text=asked.get("text", ""), **limits)
+    parameters = request.query_params
+    limits = {name: real(parameters.get(name, "")) for name in ("low", "high")}
+    return RolloutFilter(status=parameters.get("status", ""), text=parameters.get("text", ""), **limits)
 
 
 def whole(request: Request, name: str) -> int | None:

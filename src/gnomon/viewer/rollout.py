@@ -7,7 +7,7 @@ from typing import Any
 
 from gnomon.reading.program import ending, origin, tree
 from gnomon.reading.reasons import advantage_reason, verdict_reason
-from gnomon.reading.text import Address, found_at, held, rollout
+from gnomon.reading.text import Address, resolved, rollout, rollout_records
 from gnomon.store import Record, RunReader
 from gnomon.viewer.facts import group_rows
 from gnomon.viewer.markdown import markdown
@@ -19,37 +19,37 @@ PIECE = 50_000
 """Characters of a text that one page shows; the rest is a link away."""
 
 
-def rollout_facts(reader: RunReader, place: Address, channel: str, begin: int, *, rendered: bool) -> dict[str, Any]:
+def rollout_facts(reader: RunReader, address: Address, channel: str, begin: int, *, rendered: bool) -> dict[str, Any]:
     """Args: channel: of `CHANNELS`, the first one for any other; begin: the first character of each text; rendered:
     whether replies are shown as Markdown. Raises: RunError E409 where the run has no such rollout."""
     channel = channel if channel in CHANNELS else next(iter(CHANNELS))
-    place = found_at(reader, place)
-    facts = rollout(reader, place)
-    group = list(held(reader, place))
-    asked = Record(kind="task", step=place.step, task=place.task, body=facts["asked"])
-    record = next(record for record in group if record.sample == place.sample)
-    tier, held_out = str(reader.manifest.get("tier", "")), place.kind != "rollout"
-    tokens = turn_tokens(asked, record, tokenizer_of(reader), tier)
+    address = resolved(reader, address)
+    facts = rollout(reader, address)
+    group = list(rollout_records(reader, address))
+    task_record = Record(kind="task", step=address.step, task=address.task, body=facts["asked"])
+    record = next(record for record in group if record.sample == address.sample)
+    tier, held_out = str(reader.manifest.get("tier", "")), address.kind != "rollout"
+    tokens = turn_tokens(task_record, record, tokenizer_of(reader), tier)
     turns = facts.get("turns", [{"messages": facts["asked"]["messages"], **facts}])
     samples = [record.sample for record in group]
-    at = samples.index(place.sample)
+    at = samples.index(address.sample)
     return {
         "facts": facts,
         "program": facts.get("program"),
         "ended": ending(facts["program"]) if "program" in facts else "",
         "tree": list(tree(facts["program"])) if "program" in facts else [],
-        "place": place,
+        "place": address,
         "why": verdict_reason(record.body, facts["asked"]),
         "credit": advantage_reason(record.body, [each.body["reward"] for each in group], held_out=held_out),
         "turns": [
             {
                 **turn,
                 "origin": origin(facts["program"], number) if "program" in facts else "",
-                "spans": spans(shown, channel),
-                "count": len(shown),
+                "spans": spans(tokens_of_turn, channel),
+                "count": len(tokens_of_turn),
                 "markdown": markdown(turn["reply"][begin : begin + PIECE]) if rendered else "",
             }
-            for number, (turn, shown) in enumerate(zip(turns, tokens or [[] for _ in turns], strict=True))
+            for number, (turn, tokens_of_turn) in enumerate(zip(turns, tokens or [[] for _ in turns], strict=True))
         ],
         "channels": CHANNELS,
         "channel": channel,
@@ -57,8 +57,8 @@ def rollout_facts(reader: RunReader, place: Address, channel: str, begin: int, *
         "legend": legend(channel),
         "note": absent(record.body, channel, tier, held_out),
         "group": group_rows(group, facts["asked"]),
-        "previous": neighbour(place, samples, at - 1),
-        "next": neighbour(place, samples, at + 1),
+        "previous": neighbour(address, samples, at - 1),
+        "next": neighbour(address, samples, at + 1),
         "begin": begin,
         "piece": PIECE,
         "rendered": rendered,
@@ -71,8 +71,8 @@ def after(channel: str) -> str:
     return names[(names.index(channel) + 1) % len(names)]
 
 
-def neighbour(place: Address, samples: Sequence[int | None], at: int) -> str:
+def neighbour(address: Address, samples: Sequence[int | None], at: int) -> str:
     """The address of another rollout of the group; empty where the group has none there."""
     if not 0 <= at < len(samples):
         return ""
-    return str(Address(place.kind, place.step, place.task, samples[at], place.attempt))
+    return str(Address(address.kind, address.step, address.task, samples[at], address.attempt))

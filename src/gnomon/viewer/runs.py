@@ -67,11 +67,11 @@ class Runs:
     def diagnosis(self, folder: Path) -> Diagnosis:
         """What the doctor finds in what a run recorded. No code that the run names is imported."""
         with self._examining, RunReader(folder) as reader, reader.snapshot():
-            head, found = self._diagnoses.get(folder, ("", None))
-            if found is None or head != f"{reader.fingerprint} {reader.status}":
-                found = diagnose(evidence_of(reader))
-                self._diagnoses[folder] = (f"{reader.fingerprint} {reader.status}", found)
-            return found
+            head, diagnosis = self._diagnoses.get(folder, ("", None))
+            if diagnosis is None or head != f"{reader.fingerprint} {reader.status}":
+                diagnosis = diagnose(evidence_of(reader))
+                self._diagnoses[folder] = (f"{reader.fingerprint} {reader.status}", diagnosis)
+            return diagnosis
 
     def recorded(self, name: str) -> tuple[float, str]:
         """When the last step of a run ended, in Unix seconds, and its name. Raises: NoRun."""
@@ -79,15 +79,15 @@ class Runs:
 
     def rows(self) -> list[dict[str, Any]]:
         """A row of facts about every run, the last one first."""
-        found = [{**glance(name, folder), **curve(folder)} for name, folder in self.again().items()]
-        return sorted(found, key=lambda row: -(row.get("at") or 0.0))
+        rows = [{**glance(name, folder), **curve(folder)} for name, folder in self.again().items()]
+        return sorted(rows, key=lambda row: -(row.get("at") or 0.0))
 
 
 def curve(folder: Path) -> dict[str, Any]:
     """The sparkline of a run: held-out pass@1 where it was measured three times or more, else the reward."""
     try:
         with RunReader(folder) as reader, reader.snapshot():
-            rates = [found["value"] for record in reader.evaluations() if (found := pass_at_1(record.body))]
+            rates = [rate["value"] for record in reader.evaluations() if (rate := pass_at_1(record.body))]
             if len(rates) > 2:
                 return {"spark": spark(rates, "held-out pass@1")}
             steps = [record.body.get("metrics", {}).get("reward") for record in reader.spread("step", POINTS)]

@@ -124,10 +124,10 @@ def search(db: sqlite3.Connection, reader: RunReader, query: Query, after: int =
 
 def values_seen(db: sqlite3.Connection) -> dict[str, dict[Any, int]]:
     """Of every field with few values, the values that rollouts have, and how many rollouts."""
-    found: dict[str, dict[Any, int]] = {"split": {}, "status": {}, "finish": {}, "player": {}}
+    counts: dict[str, dict[Any, int]] = {"split": {}, "status": {}, "finish": {}, "player": {}}
     for name, value, count in db.execute("SELECT name, value, count FROM seen ORDER BY name, value"):
-        found[name][value] = count
-    return found
+        counts[name][value] = count
+    return counts
 
 
 def bounds(db: sqlite3.Connection, query: Query) -> tuple[int, int]:
@@ -141,38 +141,40 @@ def bounds(db: sqlite3.Connection, query: Query) -> tuple[int, int]:
 
 def step_at(db: sqlite3.Connection, seq: int) -> int | None:
     """The step of the last group that begins at a position or before."""
-    found = db.execute("SELECT step FROM groups WHERE seq <= ? ORDER BY seq DESC LIMIT 1", (seq,)).fetchone()
-    return found[0] if found else None
+    row = db.execute("SELECT step FROM groups WHERE seq <= ? ORDER BY seq DESC LIMIT 1", (seq,)).fetchone()
+    return row[0] if row else None
 
 
 def terms(db: sqlite3.Connection, query: Query) -> tuple[str, list[Any]]:
     """The conditions of a query on a row of `rollouts`, apart from its text and steps."""
     equal = {"split": query.split, "status": query.status, "finish": query.finish, "player": query.player}
-    found: list[tuple[str, list[Any]]] = [
+    conditions: list[tuple[str, list[Any]]] = [
         (f"{name} = ?", [value]) for name, value in equal.items() if value not in ("", None)
     ]
     if query.low is not None:
-        found.append(("reward >= ?", [query.low]))
+        conditions.append(("reward >= ?", [query.low]))
     if query.high is not None:
-        found.append(("reward <= ?", [query.high]))
+        conditions.append(("reward <= ?", [query.high]))
     if query.task:
-        found.append(among(tasks_named(db, query.task)))
-    return "".join(f" AND {term}" for term, _ in found), [value for _, supplied in found for value in supplied]
+        conditions.append(among(tasks_named(db, query.task)))
+    return "".join(f" AND {term}" for term, _ in conditions), [
+        value for _, supplied in conditions for value in supplied
+    ]
 
 
 def tasks_named(db: sqlite3.Connection, task: str) -> list[list[Any]]:
     """Split and index of the tasks with this index, or with this id."""
-    found = [list(row) for row in db.execute("SELECT split, task FROM ids WHERE id = ? LIMIT 100", (task,))]
+    tasks = [list(row) for row in db.execute("SELECT split, task FROM ids WHERE id = ? LIMIT 100", (task,))]
     if (number := whole(task)) is not None:
         splits = [split for (split,) in db.execute("SELECT value FROM seen WHERE name = 'split' ORDER BY value")]
-        found += [[split, number] for split in splits if [split, number] not in found]
-    return found
+        tasks += [[split, number] for split in splits if [split, number] not in tasks]
+    return tasks
 
 
-def among(places: list[list[Any]]) -> tuple[str, list[Any]]:
+def among(tasks: list[list[Any]]) -> tuple[str, list[Any]]:
     """The condition that a row is of one of these tasks."""
-    pairs = ", ".join(["(?, ?)"] * len(places)) or "(NULL, NULL)"
-    return f"(split, task) IN (VALUES {pairs})", [value for place in places for value in place]
+    pairs = ", ".join(["(?, ?)"] * len(tasks)) or "(NULL, NULL)"
+    return f"(split, task) IN (VALUES {pairs})", [value for task in tasks for value in task]
 
 
 def spans(db: sqlite3.Connection, query: Query, after: int, end: int) -> Iterator[tuple[int, int]]:
@@ -189,9 +191,9 @@ def spans(db: sqlite3.Connection, query: Query, after: int, end: int) -> Iterato
         for seq, size in db.execute(matching, (match, first, end)):
             yield (seq - 1, seq) if size is None else (seq, seq + size)
     elif query.task:
-        named, places = among(tasks_named(db, query.task))
-        of = f"SELECT seq, seq + size FROM groups WHERE {named} AND seq >= ? AND seq <= ? ORDER BY seq"
-        yield from db.execute(of, (*places, first, end))
+        condition, values = among(tasks_named(db, query.task))
+        of = f"SELECT seq, seq + size FROM groups WHERE {condition} AND seq >= ? AND seq <= ? ORDER BY seq"
+        yield from db.execute(of, (*values, first, end))
     else:
         yield from ((start, start + SPAN) for start in range(after, end, SPAN))
 

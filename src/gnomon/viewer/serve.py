@@ -26,7 +26,7 @@ class Viewer:
     """
 
     def __init__(self, places: Sequence[Path], *, port: int = 0) -> None:
-        if missing := [place for place in places if not place.exists()]:
+        if missing := [folder for folder in places if not folder.exists()]:
             raise RunError(
                 "E404",
                 "the folder does not exist",

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from gnomon.reading.text import Address, asked_at
+from gnomon.reading.text import Address, task_at
 from gnomon.store import RunReader
 
 __all__ = ["tasks_through"]
@@ -22,13 +22,13 @@ EXCERPT = 120
 
 def tasks_through(reader: RunReader, begin: int) -> dict[str, Any]:
     """Held-out tasks first, then those of training. Args: begin: tasks that an earlier page showed."""
-    found = [row for kind in reader.rollout_kinds for row in through(reader, kind)]
-    often = [row for row in found if len(row["steps"]) > 1 or row["kind"] != "rollout"]
-    shown = often[begin : begin + MOST]
+    rows = [row for kind in reader.rollout_kinds for row in through(reader, kind)]
+    often = [row for row in rows if len(row["steps"]) > 1 or row["kind"] != "rollout"]
+    page = often[begin : begin + MOST]
     return {
-        "rows": [{**row, "prompt": prompt(reader, row)} for row in shown],
+        "rows": [{**row, "prompt": prompt(reader, row)} for row in page],
         "count": len(often),
-        "once": len(found) - len(often),
+        "once": len(rows) - len(often),
         "begin": begin,
         "following": begin + MOST if begin + MOST < len(often) else None,
     }
@@ -44,5 +44,5 @@ def through(reader: RunReader, kind: str) -> Iterator[dict[str, Any]]:
 
 def prompt(reader: RunReader, row: dict[str, Any]) -> str:
     """The beginning of the last message of a task."""
-    asked = asked_at(reader, Address(row["kind"], row["steps"][-1]["step"], row["task"]))
-    return str(asked["messages"][-1]["content"])[:EXCERPT] if asked["messages"] else ""
+    task_body = task_at(reader, Address(row["kind"], row["steps"][-1]["step"], row["task"]))
+    return str(task_body["messages"][-1]["content"])[:EXCERPT] if task_body["messages"] else ""

@@ -80,31 +80,31 @@ def tokenizer_of(reader: RunReader) -> Tokenizer | None:
     return loaded(str(at_commits(leaves(settings), reader.manifest.get("hub")).get("policy.path", "tiny")))
 
 
-def turn_tokens(asked: Record, record: Record, tokenizer: Tokenizer | None, tier: str) -> list[list[Token]]:
+def turn_tokens(task_record: Record, record: Record, tokenizer: Tokenizer | None, tier: str) -> list[list[Token]]:
     """The tokens of each turn: what is new in its prompt, and then its reply.
 
     Args: asked: the `task` record of the rollout; tier: of the run. An exact one has checked in every step that
         sampler and learner are equal in every bit.
     """
-    body, turns = record.body, rollout_of(asked, record).turns
+    body, turns = record.body, rollout_of(task_record, record).turns
     logps = [logp for turn in turns for logp in turn.completion.logprobs]
-    advantages: Sequence[float | None] = known(body, "advantages") or [body.get("advantage")] * len(logps)
-    entropies: Sequence[float | None] = known(body, "entropy") or [None] * len(logps)
-    trained = iter(zip(advantages, differences(body, logps, tier), entropies, strict=True))
-    found = []
+    advantages: Sequence[float | None] = recorded_floats(body, "advantages") or [body.get("advantage")] * len(logps)
+    entropies: Sequence[float | None] = recorded_floats(body, "entropy") or [None] * len(logps)
+    per_token = iter(zip(advantages, differences(body, logps, tier), entropies, strict=True))
+    result = []
     for turn in turns:
-        reply = zip(turn.completion.token_ids, turn.completion.logprobs, trained, strict=False)
-        found.append([*prompt(turn.segments, tokenizer), *islice(replied(list(reply), tokenizer), MOST)])
-    return found
+        reply = zip(turn.completion.token_ids, turn.completion.logprobs, per_token, strict=False)
+        result.append([*prompt(turn.segments, tokenizer), *islice(replied(list(reply), tokenizer), MOST)])
+    return result
 
 
-def known(body: Mapping[str, Any], name: str) -> list[float]:
+def recorded_floats(body: Mapping[str, Any], name: str) -> list[float]:
     return floats_of(body, name) if name in body else []
 
 
 def differences(body: Mapping[str, Any], logps: Sequence[float], tier: str) -> Sequence[float | None]:
     """Per token, where the run has both log-probabilities of it or has checked that they are equal."""
-    if learner := known(body, "proximal_logp"):
+    if learner := recorded_floats(body, "proximal_logp"):
         pairs = zip(learner, logps, strict=True)
         return [None if math.isnan(sampler) else policy - sampler for policy, sampler in pairs]
     checked = tier == "exact" and "advantage" in body
@@ -125,10 +125,10 @@ Recorded = tuple[float | None, float | None, float | None]
 def replied(reply: Sequence[tuple[int, float, Recorded]], tokenizer: Tokenizer | None) -> Iterator[Token]:
     ids = [token for token, _, _ in reply]
     for text, (token, logp, (advantage, difference, entropy)) in zip(spelled(ids, tokenizer), reply, strict=True):
-        sampled = not math.isnan(logp)
+        is_sampled = not math.isnan(logp)
         yield Token(
-            text=text, id=token, origin="sampled" if sampled else "prefilled", logp=logp if sampled else None,
-            advantage=advantage, difference=difference, entropy=entropy if sampled else None,
+            text=text, id=token, origin="sampled" if is_sampled else "prefilled", logp=logp if is_sampled else None,
+            advantage=advantage, difference=difference, entropy=entropy if is_sampled else None,
         )  # fmt: skip
 
 
@@ -147,21 +147,26 @@ def spelled(ids: Sequence[int], tokenizer: Tokenizer | None) -> Iterator[str]:
 
 def spans(tokens: Sequence[Token], channel: str) -> Markup:
     """Tokens as markup, coloured by a channel; tokens that are no part of the reply stand in `origin` only."""
-    shown = [token for token in tokens if channel == "origin" or token.origin in ("sampled", "prefilled")]
-    largest = max((abs(token.advantage) for token in shown if token.advantage), default=0.0)
+    visible = [token for token in tokens if channel == "origin" or token.origin in ("sampled", "prefilled")]
+    largest = max((abs(token.advantage) for token in visible if token.advantage), default=0.0)
     return Markup("").join(
         Markup('<span class="{}" data-id="{}" data-origin="{}"{}>{}</span>').format(
             shade(token, channel, largest), token.id, token.origin, numbers(token), escape(token.text)
         )
-        for token in shown
+        for token in visible
     )
 
 
 def numbers(token: Token) -> Markup:
     """What is known of a token as attributes."""
-    known = {"logp": token.logp, "advantage": token.advantage, "difference": token.difference, "entropy": token.entropy}
+    values = {
+        "logp": token.logp,
+        "advantage": token.advantage,
+        "difference": token.difference,
+        "entropy": token.entropy,
+    }
     return Markup("").join(
-        Markup(' data-{}="{}"').format(name, f"{value:.4g}") for name, value in known.items() if value is not None
+        Markup(' data-{}="{}"').format(name, f"{value:.4g}") for name, value in values.items() if value is not None
     )
 
 
@@ -188,7 +193,7 @@ def legend(channel: str) -> list[tuple[str, str]]:
         return [(f"o-{origin}", origin) for origin in origins]
     if channel == "probability":
         ends = {0: "0", SHADES - 1: "1"}
-        return [(f"s{place}", ends.get(place, "")) for place in range(SHADES)] + [("o-prefilled", "prefilled")]
+        return [(f"s{i}", ends.get(i, "")) for i in range(SHADES)] + [("o-prefilled", "prefilled")]
     low, high = {
         "advantage": ("lowest", "highest"),
         "difference": (f"−{FULL_DIFFERENCE} nats or less", f"{FULL_DIFFERENCE} nats or more"),

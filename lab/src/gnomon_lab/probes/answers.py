@@ -15,9 +15,9 @@ from typing import Any
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env
 from gnomon.errors import RunError
-from gnomon.rejudge.again import Named, made
+from gnomon.rejudge.again import JudgeSpec, build_judge
 from gnomon.rejudge.parts import parts, recorded_rollouts
-from gnomon.rejudge.replay import chosen
+from gnomon.rejudge.replay import judge_spec
 from gnomon.rejudge.stored import reading
 from gnomon.run.trust import require_trusted
 from gnomon.stats import Interval, difference_interval
@@ -110,7 +110,7 @@ def answers(reader: RunReader, kind: str = "rollout", *, trust: bool = False) ->
         raise no_judge(reader.folder, f"the run was imported from {reader.imported}, without its environment")
     config, _ = resolve([recorded(reader.folder / RECIPE)])
     require_trusted(reader, config, trust)
-    found = list(read(reader, config, chosen(config, "", {}), kind))
+    found = list(read(reader, config, judge_spec(config, "", {}), kind))
     replies = [reply for reply in found if reply is not None]
     if not replies:
         raise none_judged(reader, kind)
@@ -148,7 +148,7 @@ def judge_of(env: Env) -> Any:
 class Judge:
     """The verifier of an environment under another strictness: light to send to a worker."""
 
-    env: Named
+    env: JudgeSpec
     strictness: Strictness
 
     def verify(self, task: Task, reply: str) -> Verdict:
@@ -158,14 +158,14 @@ class Judge:
 
 @cache
 def strict(judge: Judge) -> Any:
-    return replace(judge_of(made(judge.env)), strictness=judge.strictness)
+    return replace(judge_of(build_judge(judge.env)), strictness=judge.strictness)
 
 
-def read(reader: RunReader, config: RunConfig, named: Named, kind: str) -> Iterator[Reply | None]:
+def read(reader: RunReader, config: RunConfig, named: JudgeSpec, kind: str) -> Iterator[Reply | None]:
     """Every judged rollout of a kind, with its first and last answer; None where the verifier fails on one of them."""
     part = next(each for each in parts(config, named, {}, other=False) if kind in each.splits)
-    texts_of, named = reading(config, part.env.max_turns), part.named
-    if judge_of(made(named)) is None:
+    texts_of, named = reading(config, part.env.max_turns), part.spec
+    if judge_of(build_judge(named)) is None:
         why = f"{type(part.env).__name__} judges only whole episodes, so there is no first answer that could be right"
         raise no_judge(reader.folder, why)
     rollouts = [

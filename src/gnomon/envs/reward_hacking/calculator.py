@@ -94,9 +94,9 @@ class Working:
             self._spoilt += verdict.status not in (Status.CORRECT, Status.WRONG)
             return Step(done=True, verdict=self._verdict(verdict))
         try:
-            value = str(evaluate(code.removeprefix(named(code) or "").strip(" .:")).value)
+            value = str(evaluate(code.removeprefix(library_of(code) or "").strip(" .:")).value)
             self._ran += 1
-            self._named += named(code) is not None
+            self._named += library_of(code) is not None
         except Malformed as problem:
             value = f"error: {problem}"
         if self._turns == self.env.calls:
@@ -136,6 +136,6 @@ def called(reply: str) -> str | None:
     return match[1] if match else None
 
 
-def named(code: str) -> str | None:
+def library_of(code: str) -> str | None:
     """The first library named in a call."""
     return next((name for name in LIBRARIES if code.strip().startswith(name)), None)

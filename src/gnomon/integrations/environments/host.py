@@ -72,17 +72,17 @@ class TextArena:
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         registry = importlib.import_module("textarena.envs.registration")
-        wanted = options.get("players")
+        players = options.get("players")
         rest = {key: value for key, value in options.items() if key != "players"}
         raw = name + "-raw"
         self.env = registry.make(raw if raw in registry.ENV_REGISTRY else name, **rest)
-        self.players = self.least(wanted)
+        self.players = self.least(players)
         self.first = 0
 
-    def least(self, wanted: int | None) -> int:
+    def least(self, requested: int | None) -> int:
         """The number of players: the requested one, else the smallest that the game allows."""
         problem: BaseException = ValueError("no number of players")
-        for players in [wanted] if wanted else range(1, 7):
+        for players in [requested] if requested else range(1, 7):
             try:
                 self.env.reset(num_players=players, seed=0)
             except Exception as error:
@@ -103,8 +103,8 @@ class TextArena:
             turned = [(player + self.first) % self.players for player in range(self.players)]
             return {"text": "", "player": 0, "done": True, "rewards": [float(rewards[player]) for player in turned]}
         player, observation = self.env.get_observation()
-        place = (player - self.first) % self.players
-        return {"text": self.shown(player, observation), "player": place, "done": False, "rewards": None}
+        seat = (player - self.first) % self.players
+        return {"text": self.shown(player, observation), "player": seat, "done": False, "rewards": None}
 
     def shown(self, player: int, observation: Any) -> str:
         """A player's observation since its last action, without its own actions."""
@@ -134,8 +134,8 @@ class Verifiers:
         self.run: Any = None
 
     def start(self, seed: int) -> dict[str, Any]:
-        kept = seed < len(self.tasks)
-        task = self.tasks[seed] if kept else next(itertools.islice(iter(self.env.taskset), seed, None))
+        is_loaded = seed < len(self.tasks)
+        task = self.tasks[seed] if is_loaded else next(itertools.islice(iter(self.env.taskset), seed, None))
         # An event loop does not survive a fork, so each episode has its own.
         self.loop = asyncio.new_event_loop()
         self.replies: asyncio.Queue[str] = asyncio.Queue()
@@ -267,39 +267,39 @@ def converse(channel: socket.socket, env: Any, problem: str) -> None:
             return
         send({"pid": os.getppid(), "players": env.players})
         for line in lines:
-            asked = json.loads(line)
+            request = json.loads(line)
             try:
-                if asked["op"] == "start":
-                    seeded(asked["seed"])
-                    answer = env.start(asked["seed"])
+                if request["op"] == "start":
+                    seeded(request["seed"])
+                    answer = env.start(request["seed"])
                 else:
-                    answer = env.step(asked["text"])
+                    answer = env.step(request["text"])
             except BaseException:
                 answer = {"error": "environment", "text": traceback.format_exc(limit=-3)}
-            send({**answer, "token": asked["token"]})
+            send({**answer, "token": request["token"]})
 
 
-def converse_kept(kept: Kept, descriptor: int, env: Any, problem: str) -> None:
+def converse_kept(contain: Kept, descriptor: int, env: Any, problem: str) -> None:
     """Serve one conversation, then end all processes that the environment started."""
-    kept(lambda: converse(socket.socket(fileno=os.dup(descriptor)), env, problem), descriptor)
+    contain(lambda: converse(socket.socket(fileno=os.dup(descriptor)), env, problem), descriptor)
 
 
 def main(processes: str, kind: str, name: str, options: dict[str, Any]) -> None:
     """Serve until the other end of the socket closes; then end all running processes."""
-    kept: Kept = runpy.run_path(processes)["kept"]
-    asked = socket.socket(fileno=os.dup(0))
+    contain: Kept = runpy.run_path(processes)["run_contained"]
+    requests = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)
     # Output of a library must not be mistaken for an answer, so it is discarded.
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    kept(lambda: serve(asked, kept, kind, name, options), asked.fileno())
+    contain(lambda: serve(requests, contain, kind, name, options), requests.fileno())
 
 
-def serve(asked: socket.socket, kept: Kept, kind: str, name: str, options: dict[str, Any]) -> None:
+def serve(requests: socket.socket, contain: Kept, kind: str, name: str, options: dict[str, Any]) -> None:
     """Load the environment once, then fork for every conversation."""
     # Modules of the working folder can be imported, after those of the standard library.
     library = os.path.dirname(os.__file__)
-    last = max(place for place, entry in enumerate(sys.path) if entry in (library, f"{library}/lib-dynload"))
+    last = max(i for i, entry in enumerate(sys.path) if entry in (library, f"{library}/lib-dynload"))
     sys.path[:] = [*sys.path[1 : last + 1], os.getcwd(), *sys.path[last + 1 :]]
     env, problem = None, ""
     seeded(0)
@@ -309,13 +309,13 @@ def serve(asked: socket.socket, kept: Kept, kind: str, name: str, options: dict[
         problem = traceback.format_exc(limit=-3)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        data, descriptors, *_ = socket.recv_fds(asked, 1, 1)
+        data, descriptors, *_ = socket.recv_fds(requests, 1, 1)
         if not data:
             return
         if os.fork() == 0:
-            asked.close()
+            requests.close()
             try:
-                converse_kept(kept, descriptors[0], env, problem)
+                converse_kept(contain, descriptors[0], env, problem)
             finally:
                 os._exit(0)
         os.close(descriptors[0])

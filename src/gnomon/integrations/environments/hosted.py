@@ -167,11 +167,11 @@ class HostedEpisode:
         self._over = False
         self._talk = conversation(*env._address)
         try:
-            shown = opening(self._talk, task.info["seed"])
+            observation = opening(self._talk, task.info["seed"])
         except BaseException:
             self._talk.close()
             raise
-        if env.reproducible and shown != first(*env._address, task.info["seed"]):
+        if env.reproducible and observation != first(*env._address, task.info["seed"]):
             self._talk.close()
             raise unlike(env.name, f"seed {task.info['seed']} gives another first observation than before")
 
@@ -180,14 +180,14 @@ class HostedEpisode:
         if self._over:
             raise ValueError("the episode is over")
         self._turns += 1
-        found = extract(reply, Strictness.TRIMMED) if self.env.slot else None
-        text = reply if found is None else self.env.canonical(found.text) if found.text else ""
+        extraction = extract(reply, Strictness.TRIMMED) if self.env.slot else None
+        text = reply if extraction is None else self.env.canonical(extraction.text) if extraction.text else ""
         try:
             answer = self._talk.ask(self.env.seconds, op="step", text=text)
         except Late as late:
             return self._end([exceeded(str(late), self.env.reward_range)] * self.env.players)
         if answer.get("done"):
-            return self._end([self._verdict(reward, found) for reward in self._rewards(answer.get("rewards"))])
+            return self._end([self._verdict(reward, extraction) for reward in self._rewards(answer.get("rewards"))])
         if self._turns == self.env.turns:
             unfinished = f"not over after {self._turns} replies"
             part = Part(name="earned", value=self.env.low)
@@ -214,12 +214,12 @@ class HostedEpisode:
                 )  # fmt: skip
         return [clipped(float(reward), low, high) for reward in rewards]
 
-    def _verdict(self, reward: float, found: Extraction | None) -> Verdict:
+    def _verdict(self, reward: float, extraction: Extraction | None) -> Verdict:
         part = Part(name="earned", value=reward)
         if reward >= self.env.high - SLACK:
             return Verdict(status=Status.CORRECT, parts=(part,))
-        if found is not None and found.status is not None and self.env.players == 1:
-            return Verdict(status=found.status, parts=(part,), span=found.span, detail=found.detail)
+        if extraction is not None and extraction.status is not None and self.env.players == 1:
+            return Verdict(status=extraction.status, parts=(part,), span=extraction.span, detail=extraction.detail)
         return Verdict(status=Status.WRONG, parts=(part,))
 
     def _end(self, verdicts: list[Verdict]) -> Step:
@@ -353,8 +353,8 @@ class VerifiersEnv(Hosted):
 
 def depths(text: str) -> list[int]:
     """The nesting depth after each brace of a text."""
-    found, depth = [], 0
+    result, depth = [], 0
     for sign in re.findall(r"[{}]", text):
         depth += 1 if sign == "{" else -1
-        found.append(depth)
-    return found
+        result.append(depth)
+    return result

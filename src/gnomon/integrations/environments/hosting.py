@@ -166,10 +166,10 @@ HOSTS: dict[tuple[str, str, str, str], Host] = {}
 
 def host(python: str, kind: str, name: str, options: str) -> Host:
     """The host of an environment, shared by a process and its forks."""
-    asked = python, kind, name, options
-    if asked not in HOSTS:
-        HOSTS[asked] = Host(*asked)
-    return HOSTS[asked]
+    address = python, kind, name, options
+    if address not in HOSTS:
+        HOSTS[address] = Host(*address)
+    return HOSTS[address]
 
 
 def conversation(python: str, kind: str, name: str, options: str) -> Conversation:

@@ -128,7 +128,7 @@ class Session:
                 )
             )
         except self._broken as error:
-            raise broken(env.url, error) from error
+            raise no_answer(env.url, error) from error
 
     def reset(self, seed: int) -> str:
         return self.env.shown(self.ask("reset", {"seed": seed}).get("observation"))
@@ -139,7 +139,7 @@ class Session:
             self._socket.send(json.dumps({"type": kind, "data": data}))
             answer = json.loads(self._socket.recv(timeout=self.env.seconds))
         except self._broken as error:
-            raise broken(self.env.url, error) from error
+            raise no_answer(self.env.url, error) from error
         if not isinstance(answer, Mapping) or answer.get("type") != "observation":
             raise VerifierError("E179", f"the server answered {kind} with {answer!r:.300}", where=self.env.url)
         result = answer.get("data")
@@ -212,5 +212,5 @@ def earned(total: float, low: float, high: float, where: str) -> Verdict:
     return Verdict(status=status, parts=(Part(name="earned", value=total),))
 
 
-def broken(url: str, error: Exception) -> VerifierError:
+def no_answer(url: str, error: Exception) -> VerifierError:
     return VerifierError("E179", "the server closed the connection", where=url, why=f"{type(error).__name__}: {error}")

@@ -128,8 +128,8 @@ class Session:
     def called(self) -> tuple[str, str]:
         """The tool of a reply and the argument for its text. Raises: VerifierError E179."""
         tools = self.env.get(f"{self.path}/task_tools", self.id)["tools"]
-        found = [tool for tool in tools if self.env.tool in ("", tool["name"])]
-        if len(found) != 1:
+        tools_named = [tool for tool in tools if self.env.tool in ("", tool["name"])]
+        if len(tools_named) != 1:
             names = ", ".join(tool["name"] for tool in tools)
             raise VerifierError(
                 "E179",
@@ -137,7 +137,7 @@ class Session:
                 where=self.env.url,
                 fix=f"tool=, one of {names}",
             )
-        schema = found[0].get("input_schema") or {}
+        schema = tools_named[0].get("input_schema") or {}
         required = schema.get("required") or list(schema.get("properties") or {})
         if not self.env.argument and len(required) != 1:
             names = ", ".join(required)
@@ -147,7 +147,7 @@ class Session:
                 where=self.env.url,
                 fix=f"argument=, one of {names}",
             )
-        return found[0]["name"], self.env.argument or required[0]
+        return tools_named[0]["name"], self.env.argument or required[0]
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The output of a tool call. Raises: VerifierError E179."""
@@ -161,9 +161,9 @@ class Session:
                 problem = error
                 if "task_id" not in body:
                     # The call may have been made, and without an id its answer cannot be requested.
-                    raise broken(self.env.url, error) from error
+                    raise no_answer(self.env.url, error) from error
         else:
-            raise broken(self.env.url, problem) from problem
+            raise no_answer(self.env.url, problem) from problem
         if not isinstance(answer, Mapping) or not answer.get("ok"):
             raise VerifierError("E179", f"the server answered the tool {tool} with {answer!r:.300}", where=self.env.url)
         output: Mapping[str, Any] = answer["output"]
@@ -261,5 +261,5 @@ def texts(blocks: Any, where: str) -> str:
     return "\n".join(str(block["text"]) for block in blocks)
 
 
-def broken(url: str, error: Exception) -> VerifierError:
+def no_answer(url: str, error: Exception) -> VerifierError:
     return VerifierError("E179", "the answer to a call was lost", where=url, why=f"{type(error).__name__}: {error}")

@@ -58,7 +58,7 @@ class ReasoningGym(SingleTurn):
 
     def make(self, rng: random.Random) -> Task:
         seed = rng.getrandbits(31)
-        entry = drawn(self.name, self._settings, seed)
+        entry = draw_task(self.name, self._settings, seed)
         question, answer = entry.messages[-1].content, entry.answer
         return Task(
             id=identity("reasoning-gym", self.name, question, answer),
@@ -68,7 +68,7 @@ class ReasoningGym(SingleTurn):
         )
 
     def check(self, task: Task, answer: str) -> float:
-        entry = drawn(self.name, self._settings, task.info["seed"])
+        entry = draw_task(self.name, self._settings, task.info["seed"])
         share = scorer(self.name, self._settings).verify(entry, f"<answer>{answer}</answer>").reward
         return float(share > 1 - SLACK) if self.exact else min(1.0, share)
 
@@ -79,7 +79,7 @@ class ReasoningGym(SingleTurn):
 
 
 @lru_cache(maxsize=4096)
-def drawn(name: str, options: tuple[tuple[str, Any], ...], seed: int) -> Task:
+def draw_task(name: str, options: tuple[tuple[str, Any], ...], seed: int) -> Task:
     """The one item of a seed, as the data set makes it. The task's `info` is for the scorer."""
     return GymTasks(dataset=name, seed=seed, size=1, options=options)[0]
 

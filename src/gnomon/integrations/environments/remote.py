@@ -71,8 +71,8 @@ class Remote:
 
 @lru_cache(maxsize=64)
 def about(env: Remote) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = env.ask("/v1/env", {})
-    return found
+    facts: Mapping[str, Any] = env.ask("/v1/env", {})
+    return facts
 
 
 class RemoteTasks(Sequence[Task]):
@@ -88,11 +88,11 @@ class RemoteTasks(Sequence[Task]):
     def __getitem__(self, index: int) -> Task:  # type: ignore[override]
         if not 0 <= index < self._size:
             raise IndexError(index)
-        return seen(self.env, self.split, index)
+        return cached_task(self.env, self.split, index)
 
 
 @lru_cache(maxsize=4096)
-def seen(env: Remote, split: str, index: int) -> Task:
+def cached_task(env: Remote, split: str, index: int) -> Task:
     where = {"split": split, "index": index}
     data = env.ask("/v1/task", where)
     return Task(id=str(data["id"]), messages=read_messages(data["messages"]), answer=None, info=where)
@@ -119,9 +119,9 @@ class RemoteEpisode:
     def _asked(self) -> Step:
         if sum(map(len, self._replies)) > LONG:
             return self._too_long()
-        asked = {**self.task.info, "key": key_json(self.key), "replies": self._replies}
+        request = {**self.task.info, "key": key_json(self.key), "replies": self._replies}
         try:
-            return read_step(self.env.ask("/v1/step", asked))
+            return read_step(self.env.ask("/v1/step", request))
         except (KeyError, TypeError, ValueError) as error:
             raise VerifierError("E179", "the server's answer is not a step", where=self.env.url) from error
 
@@ -147,9 +147,9 @@ def fetched(url: str, path: str, body: Mapping[str, Any] | None, headers: Mappin
     while True:
         connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
         try:
-            sent = {"Content-Type": "application/json", **headers} if body is not None else dict(headers)
+            all_headers = {"Content-Type": "application/json", **headers} if body is not None else dict(headers)
             content = None if body is None else json.dumps(body)
-            connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, sent)
+            connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, all_headers)
             response = connection.getresponse()
             text = response.read()
             if response.status >= 500:

@@ -102,11 +102,11 @@ def single(env: Env) -> Env:
 
 def sound(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """The verdicts. Raises: VerifierError E178 if a verifier failed."""
-    found = list(verdicts)
-    for verdict in found:
+    result = list(verdicts)
+    for verdict in result:
         if verdict.status is Status.FAILED:
             raise VerifierError("E178", "a reply could not be judged", why=verdict.detail, fix="gnomon check ENV")
-    return found
+    return result
 
 
 def prompt_of(task: Task) -> list[dict[str, str]]:

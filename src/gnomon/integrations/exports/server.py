@@ -75,15 +75,15 @@ class Server:
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.port}"
 
-    def answer(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, path: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request. Raises: Refused."""
         match path:
             case "/v1/env":
                 return self._about()
             case "/v1/task":
-                return task_json(self._task(asked))
+                return task_json(self._task(request))
             case "/v1/step":
-                return self._step(asked)
+                return self._step(request)
         raise Refused(404, f"there is no {path}")
 
     def _about(self) -> dict[str, Any]:
@@ -96,8 +96,8 @@ class Server:
             "sizes": {split: len(self.env.tasks(split)) for split in SPLITS},
         }
 
-    def _task(self, asked: Mapping[str, Any]) -> Any:
-        split, index = asked.get("split"), asked.get("index")
+    def _task(self, request: Mapping[str, Any]) -> Any:
+        split, index = request.get("split"), request.get("index")
         if split not in SPLITS or type(index) is not int:
             raise Refused(400, f"a task needs its split, one of {', '.join(SPLITS)}, and its index")
         try:
@@ -105,14 +105,14 @@ class Server:
         except IndexError as error:
             raise Refused(404, f"there is no {split} task {index}") from error
 
-    def _step(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        task, replies = self._task(asked), asked.get("replies")
+    def _step(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        task, replies = self._task(request), request.get("replies")
         if not isinstance(replies, list) or not all(isinstance(reply, str) for reply in replies):
             raise Refused(400, "`replies` must be a list of all completions so far")
         if len(replies) > self.env.max_turns:
             raise Refused(400, f"{len(replies)} replies; the limit is {self.env.max_turns}")
         try:
-            key = read_key(asked["key"])
+            key = read_key(request["key"])
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(400, '`key` is {"seed": N, "path": [...]}') from error
         (step,) = self.plays.steps([(task, key, tuple(replies))])
@@ -153,10 +153,10 @@ class Asked(BaseHTTPRequestHandler):
         try:
             body = self._body()
             self._say(200, self.owner.answer(self.path, body))
-        except Refused as refused:
+        except Refused as refusal:
             # The unread rest of a request must not be parsed as the next one.
             self.close_connection = True
-            self._say(refused.status, {"error": str(refused)})
+            self._say(refusal.status, {"error": str(refusal)})
         except Exception as error:
             self.close_connection = True
             self._say(500, {"error": f"{type(error).__name__}: {error}"})
@@ -165,8 +165,8 @@ class Asked(BaseHTTPRequestHandler):
         """The request's JSON body, after the checks of its headers. Raises: Refused."""
         if self.headers.get("Host", "").lower() not in self.owner.hosts:
             raise Refused(421, "this server answers only on the loopback address")
-        sent = self.headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(sent, f"Bearer {self.owner.token}".encode()):
+        authorization = self.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(authorization, f"Bearer {self.owner.token}".encode()):
             raise Refused(401, "the bearer token is missing or wrong")
         if self.headers.get_content_type() != "application/json":
             raise Refused(415, "the content type must be application/json")

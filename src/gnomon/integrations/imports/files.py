@@ -58,14 +58,14 @@ def files(source: Path, pattern: str) -> list[Path]:
 
     Raises: ConfigError E063 if there are none.
     """
-    found = [source] if source.is_file() else sorted(source.rglob(pattern), key=natural)
-    if not found:
+    paths = [source] if source.is_file() else sorted(source.rglob(pattern), key=natural)
+    if not paths:
         why = "the folder contains no such file" if source.is_dir() else "the path does not exist"
         raise ConfigError(
             "E063", f"there are no files {pattern} to import", where=str(source), why=why,
             fix="give the folder or file that the trainer wrote",
         )  # fmt: skip
-    return found
+    return paths
 
 
 def natural(path: Path) -> list[tuple[int, str]]:
@@ -117,8 +117,8 @@ def parquet_rows(path: Path, options: Options) -> Iterator[tuple[str, Row]]:
     import pyarrow.parquet as pq
 
     at, number = options.position(path), 0
-    changed = path.stat().st_mtime_ns
-    if at.changed == changed:
+    modified = path.stat().st_mtime_ns
+    if at.changed == modified:
         return
     try:
         for batch in pq.ParquetFile(path).iter_batches(1000):
@@ -127,7 +127,7 @@ def parquet_rows(path: Path, options: Options) -> Iterator[tuple[str, Row]]:
                 if number > at.number:
                     at.number = number
                     yield f"{path.name}:{number}", row
-        at.changed = changed
+        at.changed = modified
     except (OSError, ValueError) as error:  # pyarrow's own errors are values
         if options.positions is not None:
             return
@@ -159,6 +159,6 @@ def optional(row: Row, name: str, options: Options, default: str = "", where: st
     return row.get(default or name)
 
 
-def others(row: Row, known: Sequence[str]) -> dict[str, Any]:
+def others(row: Row, names: Sequence[str]) -> dict[str, Any]:
     """The fields of a row that are not among those known."""
-    return {name: value for name, value in row.items() if name not in known}
+    return {name: value for name, value in row.items() if name not in names}

@@ -29,7 +29,7 @@ def follow(
     correct: str,
     options: Options,
     stop: Callable[[], bool],
-    stored: Callable[[int], None] = lambda step: None,
+    on_step: Callable[[int], None] = lambda step: None,
     ended: Callable[[ImportedRun], None] = lambda run: None,
 ) -> dict[str, int]:
     """Write the rollouts of a log into a run, until `stop()` is true. Returns: the numbers of `rollouts` and `steps`.
@@ -39,7 +39,7 @@ def follow(
     error keeps the steps that were stored; without a stored step, no folder remains.
 
     Args:
-        stored: gets the number of each step that was stored before the end.
+        on_step: gets the number of each step that was stored before the end.
         ended: gets the run when its last step is stored.
     Raises: as `import_rollouts` and `ImportedRun`; RunError E401 where the folder holds anything; ConfigError E072 for
         logs of Inspect.
@@ -60,7 +60,7 @@ def follow(
                 for each in unread(how, source, options):
                     steps.add(each)
                     if newest not in (-1, steps.step):
-                        stored(newest)
+                        on_step(newest)
                     newest = steps.step
                 if not last:
                     time.sleep(SECONDS)

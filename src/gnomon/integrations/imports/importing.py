@@ -90,11 +90,11 @@ class Steps:
 
     def end(self) -> None:
         """Store the newest step as it is."""
-        trained = [each for each in self._waiting if not each.held_out]
-        if measured := [each for each in self._waiting if each.held_out]:
-            self.run.evaluation(self.step, measured)
-        if trained:
-            self.run.step(self.step, trained)
+        training = [each for each in self._waiting if not each.held_out]
+        if evaluation := [each for each in self._waiting if each.held_out]:
+            self.run.evaluation(self.step, evaluation)
+        if training:
+            self.run.step(self.step, training)
         self._waiting = []
 
 

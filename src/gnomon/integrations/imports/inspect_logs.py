@@ -33,8 +33,8 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
             with ZipFile(path) as archive, path.open("rb") as file:
                 for member in archive.infolist():
                     if member.filename.startswith("samples/") and member.filename.endswith(".json"):
-                        place = f"{path.name}:{member.filename}"
-                        yield sample(json.loads(content(archive, file, member)), place, step, options)
+                        address = f"{path.name}:{member.filename}"
+                        yield sample(json.loads(content(archive, file, member)), address, step, options)
         except (BadZipFile, ValueError, struct.error, RecursionError) as error:
             raise unreadable(str(path), str(error)) from error
 
@@ -59,20 +59,20 @@ def content(archive: ZipFile, file: io.BufferedReader, member: ZipInfo) -> bytes
         return bytes(reader.read())
 
 
-def sample(row: Row, place: str, step: int, options: Options) -> Foreign:
+def sample(row: Row, address: str, step: int, options: Options) -> Foreign:
     """A sample: the conversation up to its last reply, its scores, and the error that ended it."""
     row = resolved(row, row.get("attachments") or {})
-    asked = messages_of(required(row, "prompt", options, place, "input"), "user")
-    reply = messages_of(required(row, "reply", options, place, "messages"), "user")
+    prompt_messages = messages_of(required(row, "prompt", options, address, "input"), "user")
+    reply = messages_of(required(row, "reply", options, address, "messages"), "user")
     finish = next((choice.get("stop_reason") for choice in (row.get("output") or {}).get("choices", ())), None)
     prompt, turns = turns_of(reply, finish)
     scores = {name: value(score) for name, score in (row.get("scores") or {}).items()}
     first = next(iter(scores), "")
     error = row.get("error")
     return Foreign(
-        task=task_of(prompt or asked, row.get("target"), str(row.get("id", ""))),
-        turns=turns or single_turn(asked, "", finish=finish),
-        source=place,
+        task=task_of(prompt or prompt_messages, row.get("target"), str(row.get("id", ""))),
+        turns=turns or single_turn(prompt_messages, "", finish=finish),
+        source=address,
         step=step,
         held_out=True,
         reward=scores.get(first),
@@ -84,8 +84,8 @@ def sample(row: Row, place: str, step: int, options: Options) -> Foreign:
 
 def value(score: Any) -> float | None:
     """The value of a score as a number; None for one that is a text or a table."""
-    found = score.get("value") if isinstance(score, Mapping) else score
-    return LETTERS.get(found) if isinstance(found, str) else number(found)
+    raw = score.get("value") if isinstance(score, Mapping) else score
+    return LETTERS.get(raw) if isinstance(raw, str) else number(raw)
 
 
 def resolved(node: Any, attachments: Mapping[str, str]) -> Any:

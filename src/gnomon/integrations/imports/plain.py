@@ -33,29 +33,29 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
     """The rollouts of a file, or of all files below a folder. Fields that are numbers may be named by a rule."""
     pattern = "*.parquet" if source.suffix == ".parquet" else "*.jsonl"
     for path in files(source, pattern):
-        for place, row in rows(path, options):
-            yield rollout(row, place, options)
+        for address, row in rows(path, options):
+            yield rollout(row, address, options)
 
 
-def rollout(row: Row, place: str, options: Options) -> Foreign:
-    prompt = messages_of(required(row, "prompt", options, place), "user")
-    reply = required(row, "reply", options, place)
-    found = {name: optional(row, name, options, where=place) for name in FIELDS}
-    reward, own = number(found["reward"]), found["id"]
+def rollout(row: Row, address: str, options: Options) -> Foreign:
+    prompt = messages_of(required(row, "prompt", options, address), "user")
+    reply = required(row, "reply", options, address)
+    values = {name: optional(row, name, options, where=address) for name in FIELDS}
+    reward, own = number(values["reward"]), values["id"]
     turns = turns_of((*prompt, *messages_of(reply, "")))[1]
     if isinstance(reply, str):
-        ids: dict[str, Any] = {name: found[name] or () for name in ("prompt_ids", "token_ids", "logprobs")}
-        turns = single_turn(prompt, reply, finish=found["finish"], **ids)
+        ids: dict[str, Any] = {name: values[name] or () for name in ("prompt_ids", "token_ids", "logprobs")}
+        turns = single_turn(prompt, reply, finish=values["finish"], **ids)
     return Foreign(
-        task=task_of(prompt, found["answer"], "" if own is None else str(own)),
+        task=task_of(prompt, values["answer"], "" if own is None else str(own)),
         turns=turns,
-        source=place,
-        step=int(found["step"] or 0),
+        source=address,
+        step=int(values["step"] or 0),
         held_out=options.held_out,
         reward=reward,
         parts=parts_of([("reward", reward)], {}),
         values={name: number(value) for name, value in row.items() if value is None or number(value) is not None},
-        advantage=number(found["advantage"]),
-        policy_logp=tuple(found["policy_logp"] or ()),
-        coefficients=tuple(found["coefficients"] or ()),
+        advantage=number(values["advantage"]),
+        policy_logp=tuple(values["policy_logp"] or ()),
+        coefficients=tuple(values["coefficients"] or ()),
     )

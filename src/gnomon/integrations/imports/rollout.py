@@ -73,8 +73,8 @@ def single_turn(
 
 def per_token(values: Sequence[float | None], count: int) -> tuple[float, ...]:
     """A number for each token, NaN where it is unknown; nothing unless there are as many numbers as tokens."""
-    known = tuple(math.nan if value is None else float(value) for value in values)
-    return known if len(known) == count else ()
+    numbers = tuple(math.nan if value is None else float(value) for value in values)
+    return numbers if len(numbers) == count else ()
 
 
 def turns_of(messages: Sequence[Message], finish: str | None = None) -> tuple[tuple[Message, ...], tuple[Turn, ...]]:
@@ -133,10 +133,10 @@ def number(value: Any) -> float | None:
     if not isinstance(value, bool | int | float):
         return None
     try:
-        found = float(value)
+        result = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return result if math.isfinite(result) else None
 
 
 def parts_of(values: Iterable[tuple[str, float | None]], weights: Mapping[str, float]) -> tuple[Part, ...]:

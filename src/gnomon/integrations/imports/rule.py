@@ -33,10 +33,10 @@ class Rule:
                 "E061", f"the rule names {absent!r}, which a rollout does not have", where=source,
                 why=f"it has {', '.join(values)}", fix='--correct "reward >= 1"',
             )  # fmt: skip
-        known = [(values[name], sign, limit) for name, sign, limit in self.terms]
-        if any(value is None for value, _, _ in known):
+        terms = [(values[name], sign, limit) for name, sign, limit in self.terms]
+        if any(value is None for value, _, _ in terms):
             return None
-        return all(COMPARE[sign](value, limit) for value, sign, limit in known if value is not None)
+        return all(COMPARE[sign](value, limit) for value, sign, limit in terms if value is not None)
 
 
 def rule(text: str) -> Rule | None:

@@ -34,12 +34,12 @@ class ImportedRun:
 
     def __init__(self, folder: Path | str, *, format: str, correct: str = "", facts: Mapping[str, Any] = EMPTY) -> None:
         self.rule: Rule | None = rule(correct)
-        known = {"format": format, "correct": correct, **facts}
+        origin = {"format": format, "correct": correct, **facts}
         recipe = (
             f"# Rollouts of another trainer. No command can train this.\n[imported]\nformat = {json.dumps(format)}\n"
         )
-        manifest = {"imported": known, "versions": {"gnomon": version("gnomon")}}
-        self.store = Run.create(folder, recipe=recipe, manifest=manifest, genesis={"imported": known}, varies=WHY)
+        manifest = {"imported": origin, "versions": {"gnomon": version("gnomon")}}
+        self.store = Run.create(folder, recipe=recipe, manifest=manifest, genesis={"imported": origin}, varies=WHY)
         self.rollouts = 0
         """Number of rollouts written."""
         self._tasks: dict[str, dict[str, int]] = {"rollout": {}, "held_out": {}}
@@ -90,8 +90,11 @@ class ImportedRun:
                 index=tasks.setdefault(name, len(tasks)),
                 rollouts=tuple(self._rollout(number, each) for number, each in enumerate(some)),
             )
-            asked, *found = encode(group, kind=kind, step=step)
-            records += [asked, *(marked(record, each) for record, each in zip(found, some, strict=True))]
+            task_record, *rollout_records = encode(group, kind=kind, step=step)
+            records += [
+                task_record,
+                *(marked(record, each) for record, each in zip(rollout_records, some, strict=True)),
+            ]
             groups.append(group)
         self.rollouts += len(rollouts)
         return records, groups
@@ -162,9 +165,9 @@ def rights(group: Group) -> list[bool]:
 
 def result(groups: Sequence[Group], rollouts: Sequence[Foreign]) -> dict[str, Any]:
     """The body of an evaluation. Without a rule for right and wrong, `pass_at` is empty."""
-    found = metrics(groups, rollouts)
-    counted = [(group.task.id, each) for group in groups if (each := rights(group))]
-    ids, right = [name for name, _ in counted], [each for _, each in counted]
+    numbers = metrics(groups, rollouts)
+    judged_groups = [(group.task.id, each) for group in groups if (each := rights(group))]
+    ids, right = [name for name, _ in judged_groups], [each for _, each in judged_groups]
     least = min(map(len, right), default=0)
     statuses = Counter(r.verdict.status.value for group in groups for r in group.rollouts)
     return {
@@ -173,6 +176,6 @@ def result(groups: Sequence[Group], rollouts: Sequence[Foreign]) -> dict[str, An
             str(k): asdict(mean_interval([pass_at_k(len(each), sum(each), k) for each in right], ids))
             for k in sorted({1, least} - {0} if right else ())
         },
-        **{name: found.get(name) for name in ("reward", "length", "truncated")},
+        **{name: numbers.get(name) for name in ("reward", "length", "truncated")},
         "statuses": dict(sorted(statuses.items())),
     }

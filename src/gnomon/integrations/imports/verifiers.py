@@ -25,10 +25,10 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
     for path in files(source, "traces.jsonl"):
         if path.parent.name == "effective":
             continue
-        for place, row in json_rows(path, options):
-            traces = required(row, "traces", options, place)
+        for address, row in json_rows(path, options):
+            traces = required(row, "traces", options, address)
             for number_, trace in enumerate(traces):
-                of = place if len(traces) == 1 else f"{place}:{number_}"
+                of = address if len(traces) == 1 else f"{address}:{number_}"
                 yield rollout(row, trace, of, where(path, row, options))
 
 
@@ -41,11 +41,11 @@ def where(path: Path, row: Row, options: Options) -> tuple[int, bool]:
     return int(step if step is not None else folder[1] if folder else 0), evaluated or options.held_out
 
 
-def rollout(row: Row, trace: Row, place: str, at: tuple[int, bool]) -> Foreign:
+def rollout(row: Row, trace: Row, address: str, at: tuple[int, bool]) -> Foreign:
     options = Options()
-    nodes = path_to_end(required(trace, "nodes", options, place))
+    nodes = path_to_end(required(trace, "nodes", options, address))
     prompt, turns = conversation(nodes, finish_of_last(trace))
-    rewards = {name: each or {} for name, each in required(trace, "rewards", options, place).items()}
+    rewards = {name: each or {} for name, each in required(trace, "rewards", options, address).items()}
     scores = {name: number(each.get("score")) for name, each in rewards.items()}
     parts = parts_of(scores.items(), {name: number(each.get("weight", 1.0)) or 0.0 for name, each in rewards.items()})
     task = row.get("task") or {}
@@ -54,7 +54,7 @@ def rollout(row: Row, trace: Row, place: str, at: tuple[int, bool]) -> Foreign:
     return Foreign(
         task=task_of(prompt, data.get("answer"), str(task.get("hash") or "")),
         turns=turns,
-        source=place,
+        source=address,
         step=at[0],
         held_out=at[1],
         reward=sum(part.weight * part.value for part in parts) if parts else None,
@@ -80,12 +80,12 @@ def message_of(error: Any) -> str:
 
 def path_to_end(nodes: list[Row]) -> list[Row]:
     """The nodes from the first message to the last one; other branches are left out."""
-    found, place = [], len(nodes) - 1
-    while 0 <= place < len(nodes):
-        found.append(nodes[place])
-        parent = nodes[place].get("parent")
-        place = -1 if parent is None else int(parent)
-    return found[::-1]
+    path, index = [], len(nodes) - 1
+    while 0 <= index < len(nodes):
+        path.append(nodes[index])
+        parent = nodes[index].get("parent")
+        index = -1 if parent is None else int(parent)
+    return path[::-1]
 
 
 def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, ...], tuple[Turn, ...]]:
@@ -93,15 +93,15 @@ def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, .
     turns: list[Turn] = []
     before: list[Message] = []
     tokens: list[int] = []
-    last = max((place for place, node in enumerate(nodes) if node.get("sampled")), default=-1)
-    for place, node in enumerate(nodes):
+    last = max((i for i, node in enumerate(nodes) if node.get("sampled")), default=-1)
+    for i, node in enumerate(nodes):
         own, reply = list(node.get("token_ids") or ()), message(node.get("message") or {})
         if node.get("sampled"):
-            first = next((at for at, sampled in enumerate(node.get("mask") or ()) if sampled), 0)
+            first = next((at for at, is_sampled in enumerate(node.get("mask") or ()) if is_sampled), 0)
             turns += single_turn(
                 before,
                 reply.content,
-                finish=finish if place == last else None,
+                finish=finish if i == last else None,
                 prompt_ids=[*tokens, *own[:first]],
                 token_ids=own[first:],
                 logprobs=node.get("logprobs") or (),
@@ -116,5 +116,5 @@ def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, .
 
 def advantage(nodes: list[Row]) -> float | None:
     """The advantage of the sampled tokens, if all have the same one."""
-    found = {value for node in nodes if node.get("sampled") for value in node.get("advantages") or ()}
-    return number(found.pop()) if len(found) == 1 else None
+    values = {value for node in nodes if node.get("sampled") for value in node.get("advantages") or ()}
+    return number(values.pop()) if len(values) == 1 else None

@@ -20,19 +20,19 @@ KNOWN = ("input", "output", "gts", "score", "step", "uid", "request_id")
 def read(source: Path, options: Options) -> Iterator[Foreign]:
     """The rollouts of a folder of dumps, or of one file."""
     for path in files(source, "*.jsonl"):
-        for place, row in json_rows(path, options):
-            yield rollout(row, place, options)
+        for address, row in json_rows(path, options):
+            yield rollout(row, address, options)
 
 
-def rollout(row: Row, place: str, options: Options) -> Foreign:
-    prompt = messages_of(required(row, "prompt", options, place, "input"), "user")
-    score = number(required(row, "reward", options, place, "score"))
+def rollout(row: Row, address: str, options: Options) -> Foreign:
+    prompt = messages_of(required(row, "prompt", options, address, "input"), "user")
+    score = number(required(row, "reward", options, address, "score"))
     beside = {name: value for name, each in others(row, KNOWN).items() if (value := number(each)) is not None}
     return Foreign(
-        task=task_of(prompt, optional(row, "answer", options, "gts", where=place)),
-        turns=single_turn(prompt, str(required(row, "reply", options, place, "output"))),
-        source=place,
-        step=int(required(row, "step", options, place)),
+        task=task_of(prompt, optional(row, "answer", options, "gts", where=address)),
+        turns=single_turn(prompt, str(required(row, "reply", options, address, "output"))),
+        source=address,
+        step=int(required(row, "step", options, address)),
         held_out=options.held_out,
         reward=score,
         parts=parts_of([("score", score)], {}) + parts_of(beside.items(), dict.fromkeys(beside, 0.0)),

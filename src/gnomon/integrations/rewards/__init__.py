@@ -35,11 +35,11 @@ PREFIXES: dict[str, Callable[..., Foreign]] = {
 
 def several(names: str) -> tuple[str, ...]:
     """Split a comma-separated list of functions. A name without a module or file is in that of the one before."""
-    found: list[str] = []
+    functions: list[str] = []
     for name in names.split(","):
-        place = "" if ":" in name or not found else found[-1].rpartition(":")[0] + ":"
-        found.append(place + name.strip())
-    return tuple(found)
+        module = "" if ":" in name or not functions else functions[-1].rpartition(":")[0] + ":"
+        functions.append(module + name.strip())
+    return tuple(functions)
 
 
 def named(target: str, **options: Any) -> Foreign | None:

@@ -74,10 +74,10 @@ class Foreign(ABC):
         """The parts, with the first that counts changed where rounding puts their sum outside the range."""
         reward = Verdict(status=Status.WRONG, parts=parts).reward
         excess = reward - clipped(reward, self.low, self.top)
-        counted = [place for place, part in enumerate(parts) if part.weight]
-        if not excess or (len(counted) > 1 and abs(excess) <= SLACK):
+        weighted = [i for i, part in enumerate(parts) if part.weight]
+        if not excess or (len(weighted) > 1 and abs(excess) <= SLACK):
             return parts
-        first = counted[0]
+        first = weighted[0]
         value = (parts[first].value * parts[first].weight - excess) / parts[first].weight
         return (*parts[:first], replace(parts[first], value=value), *parts[first + 1 :])
 
@@ -104,10 +104,10 @@ def again(kind: type[Foreign], values: dict[str, Any]) -> Foreign:
 
 def called(function: Function) -> Callable[..., Any]:
     """The function itself. Raises: VerifierError E130 if it does not exist, E131 if its module cannot be imported."""
-    found = load(function) if isinstance(function, str) else function
-    if not callable(found):
-        raise VerifierError("E130", f"{function!r} must be a function, not {type(found).__name__}")
-    return found
+    member = load(function) if isinstance(function, str) else function
+    if not callable(member):
+        raise VerifierError("E130", f"{function!r} must be a function, not {type(member).__name__}")
+    return member
 
 
 def label(function: Function) -> str:

@@ -18,6 +18,8 @@ __all__ = ["FunctionReward", "parameters", "unknown_parameter", "unnamed", "uses
 REPLY = ("completion", "reply", "response", "output", "text", "prediction", "solution_str")
 ANSWER = ("answer", "gold", "ground_truth", "reference", "target", "solution", "expected", "label")
 PROMPT = ("prompt", "question", "problem")
+USUAL = (*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source")
+"""Names of parameters that have a meaning whatever the columns are."""
 BATCH = "completions"
 """A parameter of this name marks a function of many replies, with TRL's signature."""
 
@@ -74,8 +76,8 @@ class FunctionReward(Foreign):
         """The arguments by name: every known one for a function with `**kwargs`."""
         available = self.available(task, reply, columns)
         values = {
-            name: available[name] if name in available else (reply, task.answer)[place]
-            for place, name in enumerate(needed(self.function, columns))
+            name: available[name] if name in available else (reply, task.answer)[i]
+            for i, name in enumerate(required_parameters(self.function, columns))
         }
         bound = self.function.keywords if isinstance(self.function, partial) else ()
         rest = available if takes_all(self.function) else {}
@@ -84,9 +86,9 @@ class FunctionReward(Foreign):
     def available(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The values of all known parameter names."""
         prompt = "\n".join(message.content for message in task.messages)
-        known = dict.fromkeys(ANSWER, task.answer) | dict.fromkeys(PROMPT, prompt)
-        known |= {"task": task, "info": dict(columns), "extra_info": dict(columns), "data_source": ""}
-        return {**known, **columns, **dict.fromkeys(REPLY, reply)}
+        values = dict.fromkeys(ANSWER, task.answer) | dict.fromkeys(PROMPT, prompt)
+        values |= {"task": task, "info": dict(columns), "extra_info": dict(columns), "data_source": ""}
+        return {**values, **columns, **dict.fromkeys(REPLY, reply)}
 
     def batch(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments of a function of many replies."""
@@ -124,35 +126,35 @@ def uses_answer(function: Callable[..., Any], answer: str, columns: Mapping[str,
     names = parameters(function)
     if BATCH in names:
         return answer in names or takes_all(function)
-    own = needed(function, columns)
-    known = {*REPLY, *PROMPT, "task", "info", "extra_info", "data_source", *columns} - {answer}
-    return takes_all(function) or bool({*ANSWER, answer} & set(own)) or len([n for n in own if n not in known]) == 2
+    own = required_parameters(function, columns)
+    usual = ({*USUAL} - {*ANSWER} | {*columns}) - {answer}
+    return takes_all(function) or bool({*ANSWER, answer} & set(own)) or len([n for n in own if n not in usual]) == 2
 
 
-def needed(function: Callable[..., Any], columns: Mapping[str, Any]) -> list[str]:
+def required_parameters(function: Callable[..., Any], columns: Mapping[str, Any]) -> list[str]:
     """The parameters that receive a value: those without a default, and those with a known name."""
-    known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", *columns}
+    usual = {*USUAL, *columns}
     fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
         name
         for name, parameter in parameters(function).items()
-        if parameter.kind not in fixed and (name in known or parameter.default is parameter.empty)
+        if parameter.kind not in fixed and (name in usual or parameter.default is parameter.empty)
     ]
 
 
 def unknown_parameter(function: Callable[..., Any], columns: Mapping[str, Any]) -> str:
     """A parameter for which there is no value; empty if there is none."""
     names = parameters(function)
-    known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", *columns}
+    usual = {*USUAL, *columns}
     if BATCH in names:
         available = {"prompts", BATCH, *columns}
         plain = [
             n for n, p in names.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.default is p.empty
         ]
         return next((name for name in plain if name not in available), "")
-    asked = needed(function, columns)
-    strange = [name for name in asked if name not in known]
-    if not strange or (len(asked) <= 2 and strange == asked):
+    required = required_parameters(function, columns)
+    strange = [name for name in required if name not in usual]
+    if not strange or (len(required) <= 2 and strange == required):
         return ""
     return strange[0]
 

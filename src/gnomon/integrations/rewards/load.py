@@ -15,7 +15,7 @@ from gnomon.errors import VerifierError
 from gnomon.import_path import add_working_folder
 from gnomon.workers.serialise import module_of
 
-__all__ = ["asked", "awaited", "load"]
+__all__ = ["awaited", "call_with", "load"]
 
 
 @cache
@@ -24,41 +24,43 @@ def load(name: str) -> Any:
 
     Raises: VerifierError E130 if it does not exist, E131 if its module cannot be imported.
     """
-    place, colon, attribute = name.rpartition(":")
+    address, colon, attribute = name.rpartition(":")
     if not colon:
         raise VerifierError(
             "E130", f"{name!r} does not name a function", fix="package.module:function or file.py:function"
         )
-    module = _module(place)
-    found: Any = module
+    module = _module(address)
+    member: Any = module
     for step in attribute.split("."):
-        found = getattr(found, step, None)
-    if found is None:
+        member = getattr(member, step, None)
+    if member is None:
         own = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        raise VerifierError("E130", f"{place} has no {attribute}", fix=f"it has {', '.join(own[:20]) or 'none'}")
-    return found
+        raise VerifierError("E130", f"{address} has no {attribute}", fix=f"it has {', '.join(own[:20]) or 'none'}")
+    return member
 
 
-def _module(place: str) -> ModuleType:
-    path = Path(place)
-    if place.endswith(".py") and not path.is_file():
+def _module(address: str) -> ModuleType:
+    path = Path(address)
+    if address.endswith(".py") and not path.is_file():
         raise VerifierError(
-            "E130", f"the file {place} does not exist", fix="give a path relative to this folder: dir/file.py:function"
+            "E130",
+            f"the file {address} does not exist",
+            fix="give a path relative to this folder: dir/file.py:function",
         )
     add_working_folder()
     try:
-        return module_of(path) if place.endswith(".py") else importlib.import_module(place)
+        return module_of(path) if address.endswith(".py") else importlib.import_module(address)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        raise VerifierError("E131", f"{place} cannot be imported", why=why) from error
+        raise VerifierError("E131", f"{address} cannot be imported", why=why) from error
 
 
-def asked(function: Callable[..., Any], offered: dict[str, Any]) -> Any:
+def call_with(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with the arguments in its signature, or with all if it takes `**kwargs`."""
-    wanted = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values()):
-        return function(**offered)
-    return function(**{name: value for name, value in offered.items() if name in wanted})
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return function(**arguments)
+    return function(**{name: value for name, value in arguments.items() if name in parameters})
 
 
 def awaited(value: Any) -> Any:

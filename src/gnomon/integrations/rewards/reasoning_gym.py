@@ -30,14 +30,14 @@ class GymScore(Foreign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        opened(self.dataset, self.options)
+        open_dataset(self.dataset, self.options)
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         """The score as one part. Raises: VerifierError E132 if it is not a number; any exception of the scorer."""
         entry = {"question": task.messages[-1].content, "answer": task.answer, "metadata": task.info["metadata"]}
-        found = extract(reply, self.strictness)
-        empty = found.status is Status.NO_ANSWER and found.span is not None
-        score = opened(self.dataset, self.options).score_answer("" if empty else found.text, entry)
+        extraction = extract(reply, self.strictness)
+        empty = extraction.status is Status.NO_ANSWER and extraction.span is not None
+        score = open_dataset(self.dataset, self.options).score_answer("" if empty else extraction.text, entry)
         return (Part(name="score", value=number(score, self.dataset)),)
 
     def tasks(self, split: str) -> GymTasks:
@@ -69,7 +69,7 @@ class GymTasks(Sequence[Task]):
         index = operator.index(index)
         if not 0 <= index < self.size:
             raise IndexError(index)
-        entry = opened(self.dataset, (*self.options, ("seed", self.seed), ("size", self.size)))[index]
+        entry = open_dataset(self.dataset, (*self.options, ("seed", self.seed), ("size", self.size)))[index]
         content = repr((self.dataset, entry["question"], entry["answer"])).encode("utf-8", "surrogatepass")
         return Task(
             id=blake2b(content, digest_size=8).hexdigest(),
@@ -80,7 +80,7 @@ class GymTasks(Sequence[Task]):
 
 
 @lru_cache(maxsize=64)
-def opened(dataset: str, options: tuple[tuple[str, Any], ...]) -> Any:
+def open_dataset(dataset: str, options: tuple[tuple[str, Any], ...]) -> Any:
     """A data set. Raises: ResourceError E531 if the package is missing, VerifierError E130 for an unknown name."""
     try:
         factory = importlib.import_module("reasoning_gym.factory")

@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.errors import ResourceError, VerifierError
 from gnomon.integrations.rewards.base import Foreign, Function, called, number
-from gnomon.integrations.rewards.load import asked, awaited, load
+from gnomon.integrations.rewards.load import awaited, call_with, load
 from gnomon.types import Part, Task
 
 __all__ = ["RubricReward", "VerifiersTask"]
@@ -42,8 +42,8 @@ class RubricReward(Foreign):
                 raise VerifierError("E134", f"{function.__name__} scores a whole group; a verifier judges one reply")
 
     def opened(self) -> Any:
-        found: Any = load(self.rubric) if isinstance(self.rubric, str) else self.rubric
-        rubric: Any = found if hasattr(found, "funcs") and not isinstance(found, type) else found()
+        loaded: Any = load(self.rubric) if isinstance(self.rubric, str) else self.rubric
+        rubric: Any = loaded if hasattr(loaded, "funcs") and not isinstance(loaded, type) else loaded()
         if not rubric.funcs or len(rubric.weights) != len(rubric.funcs):
             raise VerifierError("E134", f"{len(rubric.funcs)} functions have {len(rubric.weights)} weights")
         return rubric
@@ -66,7 +66,7 @@ class RubricReward(Foreign):
         return tuple(
             Part(
                 name=function.__name__,
-                value=number(awaited(asked(function, arguments)), function.__name__),
+                value=number(awaited(call_with(function, arguments)), function.__name__),
                 weight=weight,
             )
             for function, weight in zip(rubric.funcs, rubric.weights, strict=True)
@@ -104,8 +104,8 @@ class VerifiersTask(Foreign):
         prompt = [{"role": m.role, "content": m.content} for m in task.messages]
         own = kind(kind.data_type()(prompt=prompt, **fields))  # type: ignore[attr-defined]
         history = [vf.MessageNode(message=message) for message in own.data.prompt]
-        for place, node in enumerate(history):
-            node.parent = place - 1 if place else None
+        for i, node in enumerate(history):
+            node.parent = i - 1 if i else None
         answer = vf.MessageNode(message=vf.AssistantMessage(content=reply), sampled=True, parent=len(history) - 1)
         trace = vf.Trace(
             task=vf.TraceTask(type=kind.__name__, data=own.data),

@@ -40,8 +40,8 @@ class TrlReward(Foreign):
         if len(set(map(label, self.functions))) < len(self.functions):
             raise ValueError(f"two functions have one name: {', '.join(map(label, self.functions))}")
         for function in self.functions:
-            needed = inspect.signature(called(function)).parameters.get("completion_ids")
-            if needed is not None and needed.default is inspect.Parameter.empty:
+            parameter = inspect.signature(called(function)).parameters.get("completion_ids")
+            if parameter is not None and parameter.default is inspect.Parameter.empty:
                 raise VerifierError("E134", f"{label(function)} needs completion_ids, but a verifier gets only text")
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
@@ -57,12 +57,12 @@ class TrlReward(Foreign):
         Raises: VerifierError E132 for invalid scores, or for a wrong number of scores.
         """
         weights = self.weights or (1.0,) * len(self.functions)
-        found: list[list[Part]] = [[] for _ in calls]
+        results: list[list[Part]] = [[] for _ in calls]
         for function, weight in zip(self.functions, weights, strict=True):
-            for parts, score in zip(found, self.scores(function, calls), strict=True):
+            for parts, score in zip(results, self.scores(function, calls), strict=True):
                 if score is not None:
                     parts.append(Part(name=label(function), value=score, weight=weight))
-        return [tuple(parts) for parts in found]
+        return [tuple(parts) for parts in results]
 
     def scores(self, function: Function, calls: Sequence[tuple[Task, str]]) -> list[float | None]:
         prompts: list[Any] = [[{"role": m.role, "content": m.content} for m in task.messages] for task, _ in calls]

@@ -9,7 +9,7 @@ from numbers import Real
 
 from gnomon.errors import VerifierError
 from gnomon.integrations.rewards.base import Foreign, Function, called, number
-from gnomon.integrations.rewards.load import asked, awaited
+from gnomon.integrations.rewards.load import awaited, call_with
 from gnomon.types import Part, Task
 
 __all__ = ["VerlScore"]
@@ -35,7 +35,7 @@ class VerlScore(Foreign):
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         returned = awaited(
-            asked(
+            call_with(
                 called(self.function),
                 {
                     "data_source": task.info.get("data_source", self.data_source),

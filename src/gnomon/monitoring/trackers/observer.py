@@ -100,8 +100,8 @@ class Tracker:
     def evaluation(self, record: EvaluationRecord) -> None:
         values = evaluation_values(record.result, record.set)
         self._put(lambda: self.sink.log(record.step, values))
-        if self.shown and not record.set and (found := samples(record.records, self.shown)):
-            self._put(lambda: self.sink.texts(record.step, found))
+        if self.shown and not record.set and (texts := samples(record.records, self.shown)):
+            self._put(lambda: self.sink.texts(record.step, texts))
 
     def finish(self, status: RunStatus) -> None:
         end = monotonic() + self.patience
@@ -148,11 +148,11 @@ class Tracker:
 
 def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Settings by dotted key, as values that JSON has: trackers write them so."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in settings.items():
         nested = isinstance(value, Mapping) and value
-        found |= flat(value, f"{above}{key}.") if nested else {above + key: plain(value)}
-    return found
+        result |= flat(value, f"{above}{key}.") if nested else {above + key: plain(value)}
+    return result
 
 
 def plain(value: Any) -> Any:
@@ -165,21 +165,21 @@ def plain(value: Any) -> Any:
 def evaluation_values(result: Mapping[str, Any], name: str = "") -> dict[str, float]:
     """The numbers of an evaluation, by names that every tracker allows: `held_out/…`, of a set `held_out/SET/…`."""
     above = f"held_out/{name}" if name else "held_out"
-    found = {f"{above}/{name}": result[name] for name in ("reward", "length", "truncated")}
+    values = {f"{above}/{name}": result[name] for name in ("reward", "length", "truncated")}
     for k, interval in result["pass_at"].items():
-        found |= {f"{above}/pass_at_{k}": interval["value"]}
-        found |= {f"{above}/pass_at_{k}_{end}": interval[end] for end in ("low", "high")}
-    return found | {f"{above}/status/{name}": count for name, count in result["statuses"].items()}
+        values |= {f"{above}/pass_at_{k}": interval["value"]}
+        values |= {f"{above}/pass_at_{k}_{end}": interval[end] for end in ("low", "high")}
+    return values | {f"{above}/status/{name}": count for name, count in result["statuses"].items()}
 
 
 def samples(records: Iterable[Record], most: int) -> list[Sample]:
     """The first rollouts among records, as text."""
-    found: list[Sample] = []
+    result: list[Sample] = []
     prompt = ""
     for record in records:
         if record.kind == "task":
             prompt = "\n".join(message["content"] for message in record.body["messages"])
-        elif len(found) < most and record.task is not None and record.sample is not None:
+        elif len(result) < most and record.task is not None and record.sample is not None:
             facts = {name: record.body[name] for name in ("status", "reward", "reply")}
-            found.append(Sample(task=record.task, sample=record.sample, prompt=prompt, **facts))
-    return found
+            result.append(Sample(task=record.task, sample=record.sample, prompt=prompt, **facts))
+    return result

@@ -28,10 +28,10 @@ class TensorBoard:
     def start(self, run: TrackedRun) -> None:
         from tensorboardX import SummaryWriter
 
-        place = Path(self.folder or run.folder.parent / "tensorboard") / run.name
+        folder = Path(self.folder or run.folder.parent / "tensorboard") / run.name
         # Names of event files have seconds: a run that is resumed within one would write over its first file.
-        number = len(list(place.glob("events.*")))
-        self.writer = SummaryWriter(str(place), purge_step=run.step or None, filename_suffix=f".{number}")
+        number = len(list(folder.glob("events.*")))
+        self.writer = SummaryWriter(str(folder), purge_step=run.step or None, filename_suffix=f".{number}")
         self.writer.add_text("settings", block("\n".join(f"{key} = {value}" for key, value in run.settings.items())))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -61,8 +61,8 @@ class WandB:
 
         self.wandb = wandb
         quiet = wandb.Settings(silent=True, console="off")
-        known = {"project": PROJECT, "name": run.name, "id": run.uuid, "resume": "allow", "settings": quiet}
-        self.run = wandb.init(**{**known, "config": dict(run.settings), **self.options})
+        defaults = {"project": PROJECT, "name": run.name, "id": run.uuid, "resume": "allow", "settings": quiet}
+        self.run = wandb.init(**{**defaults, "config": dict(run.settings), **self.options})
         self.run.define_metric("*", step_metric="step")  # Its own step must not fall, and a resumed run's does.
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -91,19 +91,17 @@ class Trackio:
         import trackio
 
         self.trackio = trackio
-        known = {"project": PROJECT, "name": run.name, "resume": "allow", "auto_log_gpu": False}
-        self.run = trackio.init(**{**known, "config": {k: str(v) for k, v in run.settings.items()}, **self.options})
+        defaults = {"project": PROJECT, "name": run.name, "resume": "allow", "auto_log_gpu": False}
+        self.run = trackio.init(**{**defaults, "config": {k: str(v) for k, v in run.settings.items()}, **self.options})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self.run.log(dict(values), step=step)
 
     def texts(self, step: int, samples: list[Sample]) -> None:
-        for place, each in enumerate(samples):
+        for i, each in enumerate(samples):
             messages = [{"role": "user", "content": each.prompt}, {"role": "assistant", "content": each.reply}]
             facts = {name: getattr(each, name) for name in ("task", "sample", "status", "reward")}
-            self.run.log(
-                {f"held_out/rollout {place}": self.trackio.Trace(messages=messages, metadata=facts)}, step=step
-            )
+            self.run.log({f"held_out/rollout {i}": self.trackio.Trace(messages=messages, metadata=facts)}, step=step)
 
     def finish(self, status: str) -> None:
         self.run.finish()
@@ -124,11 +122,11 @@ class MLflow:
         from mlflow import MlflowClient
 
         self.client = MlflowClient(self.uri or None)
-        found = self.client.get_experiment_by_name(self.experiment)
-        experiment = found.experiment_id if found else self.client.create_experiment(self.experiment)
-        known = self.client.search_runs([experiment], f"tags.`{self.TAG}` = '{run.uuid}'")
-        if known:
-            self.id = known[0].info.run_id
+        existing = self.client.get_experiment_by_name(self.experiment)
+        experiment = existing.experiment_id if existing else self.client.create_experiment(self.experiment)
+        runs = self.client.search_runs([experiment], f"tags.`{self.TAG}` = '{run.uuid}'")
+        if runs:
+            self.id = runs[0].info.run_id
             self.client.update_run(self.id, status="RUNNING")
             return
         self.id = self.client.create_run(experiment, run_name=run.name, tags={self.TAG: run.uuid}).info.run_id

@@ -26,7 +26,7 @@ from gnomon.sandbox.remote import far
 from gnomon.sandbox.reports import Reports, ending, text
 from gnomon.sandbox.run import NONCE, encoded
 
-__all__ = ["Elsewhere", "Reply", "needed"]
+__all__ = ["Elsewhere", "Reply", "import_package"]
 
 SPARE = 30.0
 """Seconds that a remote sandbox may take beyond the limit of its run."""
@@ -130,15 +130,15 @@ class Elsewhere(ABC):
         try:
             line = json.loads(reply.stdout.strip().splitlines()[-1])
             received = {name: base64.b64decode(line[name]) for name in ("result", "stdout", "stderr")}
-            status, spent = int(line["status"]), str(line["spent"])
+            status, limit = int(line["status"]), str(line["spent"])
         except (ValueError, LookupError, TypeError, RecursionError):
             return Raised(error="Forged: the reply of the sandbox is malformed")
         reports = Reports(nonce, self.limits.output_bytes)
         reports.feed(received["result"])
         output: dict[str, Any] = {"stdout": text(received["stdout"]), "stderr": text(received["stderr"])}
         values = tuple(reports.values[:inputs])
-        if reports.full or spent in ("output", "wall"):
-            return Exceeded(resource="output" if reports.full or spent == "output" else "wall", values=values, **output)
+        if reports.full or limit in ("output", "wall"):
+            return Exceeded(resource="output" if reports.full or limit == "output" else "wall", values=values, **output)
         if isinstance(reports.last, Exceeded):
             return Exceeded(resource=reports.last.resource, values=values, **output)
         if -status in (signal.SIGXCPU, signal.SIGKILL):
@@ -155,7 +155,7 @@ class Elsewhere(ABC):
         return Raised(error=f"{ended.type}: {ended.message}", values=values, **output)
 
 
-def needed(package: str, extra: str) -> Any:
+def import_package(package: str, extra: str) -> Any:
     """Import an optional package. Raises: ResourceError E523, with the install command."""
     try:
         return importlib.import_module(package)
@@ -165,6 +165,6 @@ def needed(package: str, extra: str) -> Any:
         ) from None
 
 
-def refused(provider: str, why: str, fix: str) -> ResourceError:
+def refusal(provider: str, why: str, fix: str) -> ResourceError:
     """The error for a provider that refuses the credentials."""
     return ResourceError("E524", f"{provider} cannot be used", why=why, fix=fix)

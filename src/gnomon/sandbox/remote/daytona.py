@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gnomon.sandbox.job import Limits
-from gnomon.sandbox.remote.base import Elsewhere, Reply, needed, refused
+from gnomon.sandbox.remote.base import Elsewhere, Reply, import_package, refusal
 
 __all__ = ["DaytonaRunner"]
 
@@ -19,9 +19,9 @@ class DaytonaRunner(Elsewhere):
     def __init__(self, image: str = "python:3.11-slim", workers: int = 4, limits: Limits | None = None) -> None:
         super().__init__(workers, limits)
         self.image = image
-        self.package = needed("daytona", "daytona")
+        self.package = import_package("daytona", "daytona")
         if not os.environ.get("DAYTONA_API_KEY"):
-            raise refused("Daytona", "There is no key in the environment.", "export DAYTONA_API_KEY=...")
+            raise refusal("Daytona", "There is no key in the environment.", "export DAYTONA_API_KEY=...")
 
     def execute(self, script: str, timeout: float) -> Reply:
         client = self.package.Daytona()

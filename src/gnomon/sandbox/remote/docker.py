@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 from gnomon.sandbox.job import Limits
-from gnomon.sandbox.remote.base import Elsewhere, Reply, refused
+from gnomon.sandbox.remote.base import Elsewhere, Reply, refusal
 
 __all__ = ["DockerRunner"]
 
@@ -24,16 +24,16 @@ class DockerRunner(Elsewhere):
         super().__init__(workers, limits)
         self.image = image
         if shutil.which("docker") is None:
-            raise refused("Docker", "The command docker is not installed.", "apt-get install docker.io")
-        asked = subprocess.run(
+            raise refusal("Docker", "The command docker is not installed.", "apt-get install docker.io")
+        process = subprocess.run(
             ["docker", "info", "--format", "{{.ServerVersion}}"],
             capture_output=True,
             encoding="utf-8",
             errors="replace",
         )
-        if asked.returncode or not asked.stdout.strip():
-            why = (asked.stderr.strip().splitlines() or ["no daemon answers"])[-1]
-            raise refused("Docker", why, "systemctl start docker, or set DOCKER_HOST")
+        if process.returncode or not process.stdout.strip():
+            why = (process.stderr.strip().splitlines() or ["no daemon answers"])[-1]
+            raise refusal("Docker", why, "systemctl start docker, or set DOCKER_HOST")
 
     def command(self) -> list[str]:
         """The docker command line, up to the program inside."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gnomon.sandbox.job import Limits
-from gnomon.sandbox.remote.base import Elsewhere, Reply, needed, refused
+from gnomon.sandbox.remote.base import Elsewhere, Reply, import_package, refusal
 
 __all__ = ["E2BRunner"]
 
@@ -19,9 +19,9 @@ class E2BRunner(Elsewhere):
     def __init__(self, template: str = "", workers: int = 4, limits: Limits | None = None) -> None:
         super().__init__(workers, limits)
         self.template = template
-        self.package = needed("e2b", "e2b")
+        self.package = import_package("e2b", "e2b")
         if not os.environ.get("E2B_API_KEY"):
-            raise refused("E2B", "There is no key in the environment.", "export E2B_API_KEY=e2b_...")
+            raise refusal("E2B", "There is no key in the environment.", "export E2B_API_KEY=e2b_...")
 
     def execute(self, script: str, timeout: float) -> Reply:
         create = self.package.Sandbox.create

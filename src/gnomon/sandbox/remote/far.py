@@ -63,12 +63,12 @@ def envelope(work: dict[str, Any], limits: dict[str, Any], source: str) -> str:
         os.close(theirs)
         assert child.stdout is not None and child.stderr is not None
         pipes = {result: "result", child.stdout.fileno(): "stdout", child.stderr.fileno(): "stderr"}
-        written, spent = listen(child, pipes, limits)
+        output, limit = listen(child, pipes, limits)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         status = child.wait()
-    encoded: dict[str, Any] = {name: base64.b64encode(data).decode() for name, data in written.items()}
-    return json.dumps({**encoded, "status": status, "spent": spent})
+    encoded: dict[str, Any] = {name: base64.b64encode(data).decode() for name, data in output.items()}
+    return json.dumps({**encoded, "status": status, "spent": limit})
 
 
 def confine(limits: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ def listen(
     child: subprocess.Popen[bytes], pipes: dict[int, str], limits: dict[str, Any]
 ) -> tuple[dict[str, bytearray], str]:
     """Read all pipes until the process ends. Returns: their content, and the exceeded limit, if any."""
-    written = {name: bytearray() for name in pipes.values()}
+    output = {name: bytearray() for name in pipes.values()}
     due, ending = time.monotonic() + limits["wall"], False
     with selectors.DefaultSelector() as selector:
         for descriptor in pipes:
@@ -95,17 +95,14 @@ def listen(
             ready = selector.select(0.0 if ending else 0.02)
             for key, _ in ready:
                 piece = os.read(key.fd, 2**16)
-                written[pipes[key.fd]] += piece
+                output[pipes[key.fd]] += piece
                 if not piece:
                     selector.unregister(key.fd)
-            if (
-                len(written["result"]) > limits["output"]
-                or len(written["stdout"] + written["stderr"]) > limits["output"]
-            ):
-                return written, "output"
+            if len(output["result"]) > limits["output"] or len(output["stdout"] + output["stderr"]) > limits["output"]:
+                return output, "output"
             if ending and not ready:
                 break
             ending = child.poll() is not None
             if time.monotonic() > due and not ending:
-                return written, "wall"
-    return written, ""
+                return output, "wall"
+    return output, ""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gnomon.sandbox.job import Limits
-from gnomon.sandbox.remote.base import Elsewhere, Reply, needed, refused
+from gnomon.sandbox.remote.base import Elsewhere, Reply, import_package, refusal
 
 __all__ = ["ModalRunner"]
 
@@ -20,9 +20,9 @@ class ModalRunner(Elsewhere):
     def __init__(self, app: str = "gnomon", workers: int = 4, limits: Limits | None = None) -> None:
         super().__init__(workers, limits)
         self.app = app
-        self.package = needed("modal", "modal")
+        self.package = import_package("modal", "modal")
         if not os.environ.get("MODAL_TOKEN_ID") and not (Path.home() / ".modal.toml").exists():
-            raise refused("Modal", "There is no token in the environment or in ~/.modal.toml.", "modal token new")
+            raise refusal("Modal", "There is no token in the environment or in ~/.modal.toml.", "modal token new")
 
     def execute(self, script: str, timeout: float) -> Reply:
         modal = self.package

@@ -9,12 +9,12 @@ from gnomon.verifiers.mathematics.bound import rebound
 from gnomon.verifiers.mathematics.calendar import DRESS, dated
 from gnomon.verifiers.mathematics.grammar import parsed
 from gnomon.verifiers.mathematics.node import Node, walk
-from gnomon.verifiers.mathematics.notation import shown, tokens
+from gnomon.verifiers.mathematics.notation import one_line, tokens
 from gnomon.verifiers.mathematics.words import sorted_out
 from gnomon.verifiers.slot import Malformed, Rejected, Several
 from gnomon.verifiers.text import unwrapped
 
-__all__ = ["USUAL", "Answer", "Reading", "option", "read", "readings", "spoken", "worded", "written"]
+__all__ = ["USUAL", "Answer", "Reading", "normalise", "option", "parse_answer", "readings", "spoken", "worded"]
 
 LEAD = re.compile(
     r"\s*(?:\\text(?:bf|it|rm)?\s*\{)?\s*(?:(?:the|my)\s+)?(?:final\s+)?answer\s*(?:is\s*:?|:|=)\s*(?P<close>\})?", re.I
@@ -52,16 +52,16 @@ class Answer:
     """None for a reference that cannot be parsed; it equals only its own text."""
 
 
-def read(text: str, reading: Reading = USUAL) -> Answer:
+def parse_answer(text: str, reading: Reading = USUAL) -> Answer:
     """Parse an answer. Raises: Malformed, Rejected or Several if the text is not one answer."""
     lead = LEAD.match(text)
     text = text[lead.end() :] if lead is not None else text
-    if (found := dated(text)) is not None and (found[0] == "date" or found[3]):
-        return Answer(" ".join(found), Node("words", text=" ".join(found)))
+    if (date := dated(text)) is not None and (date[0] == "date" or date[3]):
+        return Answer(" ".join(date), Node("words", text=" ".join(date)))
     signs = sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)
     if not signs:
         raise Malformed("the answer contains only layout")
-    return Answer(shown(rebound(signs)), parsed(signs))
+    return Answer(one_line(rebound(signs)), parsed(signs))
 
 
 def readings(answer: str, gold: str) -> tuple[Reading, ...]:
@@ -76,15 +76,15 @@ def readings(answer: str, gold: str) -> tuple[Reading, ...]:
 
 def _listed(text: str) -> bool:
     try:
-        node = read(text).node
+        node = parse_answer(text).node
     except (Malformed, Rejected, Several):
         return True
     return node is None or any(part.kind in ("list", "set", "tuple") for part in walk(node))
 
 
-def written(text: str, reading: Reading = USUAL) -> str:
+def normalise(text: str, reading: Reading = USUAL) -> str:
     """The normalised text of an answer, which need not be parseable."""
-    return shown(rebound(sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)))
+    return one_line(rebound(sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)))
 
 
 def worded(text: str) -> bool:

@@ -35,8 +35,8 @@ MARKS = frozenset((r"\bar", r"\overline", r"\tilde", r"\widetilde", r"\angle", r
 class Arithmetic(ABC):
     """Parses sums, products, powers and their parts. `many` parses the content of brackets."""
 
-    def __init__(self, found: list[Token]) -> None:
-        self.found, self.place, self.depth, self.bars = found, 0, 0, 0
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens, self.position, self.depth, self.bars = tokens, 0, 0, 0
 
     @abstractmethod
     def many(self) -> Node:
@@ -49,24 +49,24 @@ class Arithmetic(ABC):
     # The tokens.
 
     def peek(self, ahead: int = 0) -> str:
-        place = self.place + ahead
-        return self.found[place].text if place < len(self.found) else ""
+        position = self.position + ahead
+        return self.tokens[position].text if position < len(self.tokens) else ""
 
     def kind(self, ahead: int = 0) -> str:
-        place = self.place + ahead
-        return self.found[place].kind if place < len(self.found) else ""
+        position = self.position + ahead
+        return self.tokens[position].kind if position < len(self.tokens) else ""
 
     def take(self, expected: str = "") -> str:
         text = self.peek()
         if not text or (expected and text != expected):
             raise Malformed(f"{expected or 'something'} is missing before {text or 'the end'!r}")
-        self.place += 1
+        self.position += 1
         return text
 
     def drop(self, *texts: str) -> bool:
         """Consume one of these tokens if it is next. Returns: whether it was."""
         if self.peek() in texts and self.peek():
-            self.place += 1
+            self.position += 1
             return True
         return False
 
@@ -95,7 +95,7 @@ class Arithmetic(ABC):
 
     def joined(self, sign: str) -> str:
         """The sign, together with a sign after it, as in `x + -1`. `+-` without a space means ± and is not read."""
-        if sign in ("+", "-") and self.peek() in ("+", "-") and self.found[self.place].spaced:
+        if sign in ("+", "-") and self.peek() in ("+", "-") and self.tokens[self.position].spaced:
             return "+" if self.take() == sign else "-"
         return sign
 
@@ -135,14 +135,14 @@ class Arithmetic(ABC):
         whole = whole.parts[0] if currency else whole
         texts = (self.peek(), self.peek(1))
         fraction = "\\frac" in (texts[0], texts[1] * (texts[0] == "{")) or (self.kind() == "number" and texts[1] == "/")
-        start = self.place
+        start = self.position
         if integer(whole) and fraction and (part := self.proper()) is not None:
             factors.pop()
             mixed = (
                 _percent(number(whole.value + part, "mixed")) if self.drop("%") else number(whole.value + part, "mixed")
             )
             return Node("quantity", (mixed,), currency) if currency else mixed
-        self.place = start
+        self.position = start
         if self.kind() in ("number", "based") and whole.kind in ("number", "based"):
             raise Malformed("numbers side by side")
         return self.power()
@@ -235,19 +235,19 @@ class Arithmetic(ABC):
             raise Malformed(f"a number is missing before {self.peek()!r}")
         node = literal(self.take())
         if self.peek() == "*" and self.peek(1) == "10" and self.peek(2) == "^" and node.text == "plain":
-            start = self.place
-            self.place += 3
+            start = self.position
+            self.position += 3
             power = self.exponent()
             if integer(power) and abs(power.value) <= 9999 and self.peek() != "!":
                 return number(node.value * Fraction(10) ** int(power.value), scientific(node.value))
-            self.place = start
+            self.position = start
         elif node.value == 10 and self.peek() == "^":
-            start = self.place
+            start = self.position
             self.take()
             power = self.exponent()
             if integer(power) and abs(power.value) <= 9999:
                 return number(Fraction(10) ** int(power.value), "scientific")
-            self.place = start
+            self.position = start
         return node
 
     def variable(self) -> Node:
@@ -332,7 +332,7 @@ class Arithmetic(ABC):
         ahead = 3 if self.peek(1) == "\\in" else 1
         if self.kind() != "letter" or self.peek(ahead) not in ("|", "\\mid", ":"):
             return False
-        self.place += ahead + 1
+        self.position += ahead + 1
         return True
 
     def absolute(self) -> Node:
@@ -377,9 +377,9 @@ class Arithmetic(ABC):
         if self.peek() == "{":
             return self.group()
         if self.kind() == "number":
-            token = self.found[self.place]
+            token = self.tokens[self.position]
             if len(token.text) > 1 and token.text.isdigit():
-                self.found[self.place] = Token("number", token.text[1:])
+                self.tokens[self.position] = Token("number", token.text[1:])
                 return number(int(token.text[0]))
             return literal(self.take())
         return self.variable() if self.kind() == "letter" else self.atom()

@@ -45,8 +45,8 @@ def dated(text: str) -> tuple[str, ...] | None:
         return "time", str(hour), minute, half
     for form in FORMS:
         if date := form.fullmatch(text):
-            found = date.groupdict()
-            month = found.get("month")
-            number = int(found["number"]) if month is None else 1 + [name[:3] for name in MONTHS].index(month[:3])
-            return "date", found["year"] or "", str(number), str(int(found["day"]))
+            fields = date.groupdict()
+            month = fields.get("month")
+            number = int(fields["number"]) if month is None else 1 + [name[:3] for name in MONTHS].index(month[:3])
+            return "date", fields["year"] or "", str(number), str(int(fields["day"]))
     return None

@@ -66,9 +66,9 @@ class Comparison:
         answer, right = self.prepared(answer), self.prepared(right)
         if key(answer) == key(right):
             return True
-        found = self.one(answer, right)
-        if found or not any(part.kind == "call" and bare_log(part) for tree in (answer, right) for part in walk(tree)):
-            return found
+        same = self.one(answer, right)
+        if same or not any(part.kind == "call" and bare_log(part) for tree in (answer, right) for part in walk(tree)):
+            return same
         return self.one(rebuilt(answer, decadic), rebuilt(right, decadic))
 
     def prepared(self, node: Node) -> Node:
@@ -87,15 +87,15 @@ class Comparison:
             return self.regions(answer, right)
         if answer.kind in MANY or right.kind in MANY:
             return self.many(members(answer), members(right))
-        (called, mine), (asked, theirs) = stripped(answer), stripped(right)
-        if answer.kind == right.kind == "relation" and not (called and asked):
+        (mine_name, mine), (name, theirs) = stripped(answer), stripped(right)
+        if answer.kind == right.kind == "relation" and not (mine_name and name):
             return self.relations(answer, right)
-        if not same_name(called, asked):
+        if not same_name(mine_name, name):
             return False
         answer, right = mine, theirs
         if "relation" in (answer.kind, right.kind):
             return self.relations(answer, right)
-        if called or asked:
+        if mine_name or name:
             return self.one(answer, right)
         if answer.kind in PLACED or right.kind in PLACED:
             return self.placed(answer, right)
@@ -138,17 +138,17 @@ class Comparison:
             return False
         if names is answer:
             return self.in_order(_by_name(names), row.parts)
-        written = tuple(stripped(part)[1] for part in names.parts)
-        return self.in_order(row.parts, _by_name(names)) or self.in_order(row.parts, written)
+        values = tuple(stripped(part)[1] for part in names.parts)
+        return self.in_order(row.parts, _by_name(names)) or self.in_order(row.parts, values)
 
     def matched(self, answer: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
         """Whether two lists have the same elements with the same counts, in any order."""
-        left = list(right)
+        unmatched = list(right)
         for one in answer:
-            place = next((place for place, other in enumerate(left) if self.one(one, other)), None)
-            if place is None:
+            i = next((i for i, other in enumerate(unmatched) if self.one(one, other)), None)
+            if i is None:
                 return False
-            del left[place]
+            del unmatched[i]
         return True
 
     def placed(self, answer: Node, right: Node) -> bool:
@@ -192,8 +192,8 @@ class Comparison:
         mine = closed(answer) if answer.kind == "relation" else ()
         theirs = closed(right) if right.kind == "relation" else ()
         if mine or theirs:
-            wanted = theirs[0] if theirs else right
-            return any(self.one(value, wanted) for value in mine or (answer,))
+            reference = theirs[0] if theirs else right
+            return any(self.one(value, reference) for value in mine or (answer,))
         if answer.kind != right.kind or answer.text != right.text or answer.text not in ("=", "\\equiv"):
             raise Rejected("the answer leaves work undone: an equation that is not solved")
         if len(variables(right)) < 2:
@@ -213,8 +213,8 @@ class Comparison:
             return False
         mine, theirs = answer.parts, right.parts
         return all(
-            equal(Node("product", (mine[0], theirs[place])), Node("product", (mine[place], theirs[0])))
-            for place in range(1, len(mine))
+            equal(Node("product", (mine[0], theirs[i])), Node("product", (mine[i], theirs[0])))
+            for i in range(1, len(mine))
         )
 
     def residues(self, answer: Node, right: Node) -> bool:
@@ -274,13 +274,13 @@ class Comparison:
             return self.rounded(decimal.parts[0], negative(exact), places)
         if decimal.kind != "number" or decimal.text != "plain" or variables(exact) or exact.kind == "number":
             return False
-        shown = decimals(decimal.value)
-        found = constant(exact)
-        if shown < places or found is None or isinstance(found, Fraction) or found.imag != 0:
+        digits = decimals(decimal.value)
+        exact_value = constant(exact)
+        if digits < places or exact_value is None or isinstance(exact_value, Fraction) or exact_value.imag != 0:
             return False
-        if rational_value(found) is not None:
+        if rational_value(exact_value) is not None:
             return False
-        return within(found, decimal.value, Fraction(1, 10**shown))
+        return within(exact_value, decimal.value, Fraction(1, 10**digits))
 
 
 def _absolute(node: Node) -> bool:

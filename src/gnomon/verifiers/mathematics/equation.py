@@ -33,10 +33,10 @@ def closed(node: Node) -> tuple[Node, ...]:
 
 
 def _rounds(decimal: Node, exact: Node) -> bool:
-    found, shown = constant(exact), constant(decimal)
-    if found is None or not isinstance(shown, Fraction):
+    exact_value, rounded = constant(exact), constant(decimal)
+    if exact_value is None or not isinstance(rounded, Fraction):
         return False
-    return within(found, shown, Fraction(6, 10 ** (decimals(shown) + 1)))
+    return within(exact_value, rounded, Fraction(6, 10 ** (decimals(rounded) + 1)))
 
 
 def decimals(value: Fraction) -> int:
@@ -61,8 +61,8 @@ def proportional(answer: Node, right: Node, positive: bool = False) -> bool:
         ratios.append(divided(one, other))
         return near(ratios[0], ratios[-1])
 
-    found = agree(answer, right, same) and bool(ratios)
-    return found and not (positive and ratios[0].real <= 0)  # type: ignore[attr-defined]
+    agrees = agree(answer, right, same) and bool(ratios)
+    return agrees and not (positive and ratios[0].real <= 0)  # type: ignore[attr-defined]
 
 
 def same_inequality(answer: Node, right: Node) -> bool:

@@ -18,9 +18,9 @@ MAX_DEPTH = 128
 SEPARATORS = frozenset((",", ";", "\\lor", "\\land"))
 
 
-def parsed(found: list[Token]) -> Node:
+def parsed(tokens: list[Token]) -> Node:
     """The tree of an answer. Raises: Malformed, Rejected (the answer is not evaluated) or Several."""
-    parser = _Answers(found)
+    parser = _Answers(tokens)
     node = parser.many()
     if parser.peek() != "":
         raise Malformed(f"unexpected {parser.peek()!r}")
@@ -76,8 +76,8 @@ class _Answers(Arithmetic):
         text = PHRASES.get(text, text)
         if text in ("reals", "integers", "infinity") or (len(words) == len(text) == 1):
             return name(words[0] if len(text) == 1 else text)
-        if (counted := numeral(text)) is not None:
-            return number(counted)
+        if (amount := numeral(text)) is not None:
+            return number(amount)
         return Node("set") if text == "no solution" else Node("words", text=text)
 
     def counted(self, node: Node) -> Node:

@@ -72,9 +72,9 @@ def walk(node: Node) -> Iterator[Node]:
 
 def rebuilt(node: Node, change: Callable[[Node], Node | None]) -> Node:
     """The tree in which every node is replaced by `change(node)` where that is not None."""
-    found = change(node)
-    if found is not None:
-        return found
+    replacement = change(node)
+    if replacement is not None:
+        return replacement
     return Node(node.kind, tuple(rebuilt(part, change) for part in node.parts), node.text, node.value)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gnomon.verifiers.mathematics.signs import ASCII, GREEK, LAYOUT, RENAMED, SIGNS, SUBSCRIPT, SUPERSCRIPT
 from gnomon.verifiers.slot import Malformed
 
-__all__ = ["BASES", "Token", "shown", "tokens"]
+__all__ = ["BASES", "Token", "one_line", "tokens"]
 
 MAX_LENGTH = 1000
 """Characters of an answer."""
@@ -91,16 +91,16 @@ def tokens(text: str, *, thousands: bool = True) -> list[Token]:
     return _with_fractions(_Reader(text, thousands).read())
 
 
-def shown(found: list[Token]) -> str:
+def one_line(tokens: list[Token]) -> str:
     """The tokens as one line, equal for texts that differ only in layout. Braces around one token are layout."""
-    return SINGLE.sub(r"\1", " ".join(token.text for token in found))
+    return SINGLE.sub(r"\1", " ".join(token.text for token in tokens))
 
 
 def _plain(text: str) -> str:
     """The text in ASCII. Raises: Malformed for a character that an answer cannot contain."""
     pieces = list[str]()
-    for place, char in enumerate(text):
-        before = text[place - 1] if place else ""
+    for i, char in enumerate(text):
+        before = text[i - 1] if i else ""
         if char in ASCII:
             pieces.append(char)
         elif char in "\n\t\r" or unicodedata.category(char) == "Zs":
@@ -141,71 +141,71 @@ class _Reader:
 
     def __init__(self, text: str, thousands: bool) -> None:
         self.text, self.thousands = text, thousands
-        self.place, self.spaced = 0, False
-        self.found = list[Token]()
+        self.position, self.spaced = 0, False
+        self.tokens = list[Token]()
         self.braces = list[str]()
         """The kind of each open brace: group, text or Roman letters."""
         self.brackets = 0
 
     def read(self) -> list[Token]:
-        while self.place < len(self.text):
-            if match := SPACE.match(self.text, self.place):
-                self.spaced, self.place = True, match.end()
-            elif match := TEXT.match(self.text, self.place):
+        while self.position < len(self.text):
+            if match := SPACE.match(self.text, self.position):
+                self.spaced, self.position = True, match.end()
+            elif match := TEXT.match(self.text, self.position):
                 self.open("text", match)
-            elif match := ROMAN.match(self.text, self.place):
+            elif match := ROMAN.match(self.text, self.position):
                 self.open("roman", match)
             elif not self.number():
                 self.piece()
-        found = self.found
-        while found and found[-1].text in (".", "\\\\"):
-            found.pop()
-        if any(token.text == "__" for token in found):
+        tokens = self.tokens
+        while tokens and tokens[-1].text in (".", "\\\\"):
+            tokens.pop()
+        if any(token.text == "__" for token in tokens):
             raise Malformed("'__' is not part of a mathematical answer")
-        return found
+        return tokens
 
     def open(self, mode: str, match: re.Match[str]) -> None:
-        self.place = match.end()
+        self.position = match.end()
         if match.group().endswith("{"):
             self.braces.append(mode)
             self.spaced = self.spaced or mode == "text"
 
     def add(self, kind: str, text: str) -> None:
-        self.found.append(Token(kind, text, self.spaced))
+        self.tokens.append(Token(kind, text, self.spaced))
         self.spaced = False
 
     def number(self) -> bool:
         """Consume a number if one is next. Returns: whether it was."""
-        based = BASED.match(self.text, self.place)
-        if based is not None and (found := _based(based)):
-            self.add("based", found)
-            self.place = based.end()
+        based = BASED.match(self.text, self.position)
+        if based is not None and (number := _based(based)):
+            self.add("based", number)
+            self.position = based.end()
             return True
-        match = NUMBER.match(self.text, self.place)
+        match = NUMBER.match(self.text, self.position)
         if match is None or not match.group().strip(".,{}\\ "):
             return False
         text, apart = match.group(), match["apart"]
-        self.place = match.end()
+        self.position = match.end()
         if apart == "," and (self.brackets or not self.thousands):
             text = text[: text.index(",")]  # The comma separates elements.
-            self.place = match.start() + len(text)
+            self.position = match.start() + len(text)
         elif apart is not None:
-            if apart == " " and self.found and self.found[-1].kind == "number":
+            if apart == " " and self.tokens and self.tokens[-1].kind == "number":
                 raise Malformed("numbers side by side")
             text = match["digits"].replace(apart, "") + (match["decimals"] or "")
-        behind = BEHIND.match(self.text, self.place)
+        behind = BEHIND.match(self.text, self.position)
         if behind is not None and ("." in text or behind.group()[0] in "eE"):
             text += behind.group()
-            self.place = behind.end()
+            self.position = behind.end()
         if sum(char.isdigit() for char in text) > MAX_DIGITS:
             raise Malformed(f"a number of over {MAX_DIGITS} digits")
         self.add("number", text.replace("{,}", "."))
         return True
 
     def piece(self) -> None:
-        match = PIECE.match(self.text, self.place)
+        match = PIECE.match(self.text, self.position)
         assert match is not None
-        text, self.place = match.group(), match.end()
+        text, self.position = match.group(), match.end()
         mode = next((mode for mode in reversed(self.braces) if mode != "group"), "math")
         if text.startswith("\\\\"):
             text = "\\\\"
@@ -236,24 +236,24 @@ class _Reader:
             self.add("command" if re.fullmatch(r"\\[a-zA-Z]+", text) else "sign", text)
 
 
-def _with_fractions(found: list[Token]) -> list[Token]:
+def _with_fractions(tokens: list[Token]) -> list[Token]:
     r"""The tokens with `a \over b`, which divides all of its group, as `\frac{a}{b}`."""
-    places = [place for place, token in enumerate(found) if token.text == "\\over"]
+    places = [middle for middle, token in enumerate(tokens) if token.text == "\\over"]
     if not places:
-        return found
-    place, around = places[0], [0, len(found)]
+        return tokens
+    middle, around = places[0], [0, len(tokens)]
     for side, step in ((0, -1), (1, 1)):
-        depth, at = 0, place + step
-        while 0 <= at < len(found) and not (depth == 0 and found[at].text in GROUP_ENDS[side]):
-            depth += (found[at].text in "{([") - (found[at].text in "})]")
-            if depth == 0 and found[at].text == "\\over":
+        depth, at = 0, middle + step
+        while 0 <= at < len(tokens) and not (depth == 0 and tokens[at].text in GROUP_ENDS[side]):
+            depth += (tokens[at].text in "{([") - (tokens[at].text in "})]")
+            if depth == 0 and tokens[at].text == "\\over":
                 raise Malformed("two \\over in one group")
             at += step
         around[side] = at + 1 if side == 0 else at
     start, end = around
     opening, closing = Token("sign", "{"), Token("sign", "}")
-    parts = [opening, *found[start:place], closing, opening, *found[place + 1 : end], closing]
-    return _with_fractions([*found[:start], Token("command", "\\frac", found[start].spaced), *parts, *found[end:]])
+    parts = [opening, *tokens[start:middle], closing, opening, *tokens[middle + 1 : end], closing]
+    return _with_fractions([*tokens[:start], Token("command", "\\frac", tokens[start].spaced), *parts, *tokens[end:]])
 
 
 def _based(match: re.Match[str]) -> str:

@@ -64,8 +64,8 @@ def _expanded(node: Node) -> Node:
         for part in node.parts:
             if node.kind == "list" and _condition(part) and len(node.parts) > 1:
                 continue
-            found = _expanded(part)
-            parts += found.parts if found.kind == "list" and part.kind not in LISTS else [found]
+            expansion = _expanded(part)
+            parts += expansion.parts if expansion.kind == "list" and part.kind not in LISTS else [expansion]
         return parts[0] if node.kind == "list" and len(parts) == 1 else Node(node.kind, tuple(parts), node.text)
     if not any(part.kind == "pm" for part in walk(node)):
         return node

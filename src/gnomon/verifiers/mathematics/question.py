@@ -39,15 +39,15 @@ def completed(answer: str, gold: str, question: str) -> str:
 
 def repeats(answer: str, question: str) -> bool:
     """Whether the symbols of the answer are adjacent in the question, in any order."""
-    pieces, asked = _pieces(answer), _pieces(question[:MAX_QUESTION])
-    if not pieces or len(pieces) > len(asked):
+    pieces, question_pieces = _pieces(answer), _pieces(question[:MAX_QUESTION])
+    if not pieces or len(pieces) > len(question_pieces):
         return False
-    wanted, window = Counter(pieces), Counter(asked[: len(pieces)])
-    for place in range(len(asked) - len(pieces) + 1):
-        if place:
-            window[asked[place - 1]] -= 1
-            window[asked[place + len(pieces) - 1]] += 1
-        if all(window[piece] == count for piece, count in wanted.items()):
+    counts, window = Counter(pieces), Counter(question_pieces[: len(pieces)])
+    for start in range(len(question_pieces) - len(pieces) + 1):
+        if start:
+            window[question_pieces[start - 1]] -= 1
+            window[question_pieces[start + len(pieces) - 1]] += 1
+        if all(window[piece] == count for piece, count in counts.items()):
             return True
     return False
 
@@ -83,12 +83,12 @@ def _pieces(text: str) -> list[str]:
         text = text.replace(sign, plain)
     text = re.sub(f"[{''.join(SUPERSCRIPT)}]", lambda match: "^" + SUPERSCRIPT[match.group()], text)
     text = re.sub(r"\\[dt]?frac\s*([0-9])\s*([0-9])", r"\\frac{\1}{\2}", text)
-    found = list[str]()
+    pieces = list[str]()
     for piece in PIECE.findall(text):
         piece = RENAMED.get(piece, piece)
         piece = SAME.get(piece.lower(), piece)
         if piece in LAYOUT or piece in ("{", "}", "$", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ ", "~", ".", ""):
             continue
-        known = piece.startswith("\\") or not piece.isalpha() or len(piece) > 3
-        found += [piece] if known else list(piece)
-    return found
+        whole = piece.startswith("\\") or not piece.isalpha() or len(piece) > 3
+        pieces += [piece] if whole else list(piece)
+    return pieces

@@ -59,11 +59,11 @@ def region(node: Node) -> Region | None:
         return Region(called(node.parts[0].parts[0]), tuple(_without(points)))
     if node.kind in ("union", "list"):
         parts = [region(part) for part in node.parts]
-        found = [part for part in parts if part is not None]
-        names = {part.name for part in found if part.name}
-        if len(found) < len(parts) or len(names) > 1:
+        regions = [part for part in parts if part is not None]
+        names = {part.name for part in regions if part.name}
+        if len(regions) < len(parts) or len(names) > 1:
             return None
-        spans = [span for part in found for span in part.spans]
+        spans = [span for part in regions for span in part.spans]
         if node.kind == "list" and node.text == "and":
             spans = _intersection(spans)
         return Region(next(iter(names), ""), tuple(spans))
@@ -160,14 +160,14 @@ def _same_end(answer: Node, right: Node, same: Callable[[Node, Node], bool]) -> 
 
 def _merged(spans: tuple[Span, ...]) -> list[Span]:
     """The intervals sorted, with touching ones merged."""
-    found = list[Span]()
+    merged = list[Span]()
     for span in sorted(spans, key=_by_low):
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         gap = _order(last.high, span.low) if last is not None else -1
         if last is not None and (gap > 0 or (gap == 0 and (last.closed[1] or span.closed[0]))):
             further = _order(span.high, last.high) > 0
             high, closed = (span.high, span.closed[1]) if further else (last.high, last.closed[1])
-            found[-1] = Span(last.low, high, (last.closed[0], closed))
+            merged[-1] = Span(last.low, high, (last.closed[0], closed))
         else:
-            found.append(span)
-    return found
+            merged.append(span)
+    return merged

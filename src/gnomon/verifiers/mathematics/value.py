@@ -99,8 +99,8 @@ def rational_value(number: Number) -> Fraction | None:
     mp = _mp()
     if abs(number.imag) > mp.mpf(10) ** (10 - DIGITS) or abs(number) > 10**18:
         return None
-    found = Fraction(str(mp.nstr(number.real, DIGITS - 10))).limit_denominator(10**6)
-    return found if near(found, number) else None
+    fraction = Fraction(str(mp.nstr(number.real, DIGITS - 10))).limit_denominator(10**6)
+    return fraction if near(fraction, number) else None
 
 
 def equal(left: Node, right: Node) -> bool:
@@ -116,10 +116,10 @@ def agree(left: Node, right: Node, same: Callable[[Number, Number], bool]) -> bo
         met = 0
         for point in points(names):
             try:
-                found = value(left, point, real=real), value(right, point, real=real)
+                values = value(left, point, real=real), value(right, point, real=real)
             except Undefined:
                 continue
-            if not same(*found):
+            if not same(*values):
                 return False
             met += 1
             if met == ENOUGH:
@@ -133,13 +133,13 @@ def points(names: list[str]) -> list[Mapping[str, Fraction]]:
     """Values of the variables: positive and negative, small and large, the same on every machine."""
     if not names:
         return [{}]
-    drawn = random.Random(" ".join(names))
+    generator = random.Random(" ".join(names))
     scales = [(0, 1), (1, 4), (-3, 0), (0, 3), (-1, 1), (4, 9)]
-    found = list[Mapping[str, Fraction]]()
-    for place in range(POINTS):
-        low, high = scales[place % len(scales)]
-        found.append({name: low + Fraction(drawn.randrange(1, 1009), 1009) * (high - low) for name in names})
-    return found
+    result = list[Mapping[str, Fraction]]()
+    for i in range(POINTS):
+        low, high = scales[i % len(scales)]
+        result.append({name: low + Fraction(generator.randrange(1, 1009), 1009) * (high - low) for name in names})
+    return result
 
 
 def _imaginary(node: Node) -> bool:
@@ -183,24 +183,24 @@ def value(node: Node, point: Mapping[str, Fraction], *, real: bool) -> Number:
         return Fraction(int(digits, int(base)))
     if kind not in ("sum", "product", "quotient", "power", "negative", "call"):
         raise Undefined
-    found = [value(part, point, real=real) for part in parts]
+    values = [value(part, point, real=real) for part in parts]
     if kind == "sum":
         total: Number = Fraction(0)
-        for one in found:
+        for one in values:
             total = _kept(_together(total, one, lambda a, b: a + b))
         return total
     if kind == "product":
         total = Fraction(1)
-        for one in found:
+        for one in values:
             total = _kept(_together(total, one, lambda a, b: a * b))
         return total
     if kind == "negative":
-        return -found[0]
+        return -values[0]
     if kind == "quotient":
-        if found[1] == 0:
+        if values[1] == 0:
             raise Undefined
-        return _kept(_together(found[0], found[1], lambda a, b: a / b))
-    return _real(_kept(_power(*found) if kind == "power" else _call(node.text, found)), real)
+        return _kept(_together(values[0], values[1], lambda a, b: a / b))
+    return _real(_kept(_power(*values) if kind == "power" else _call(node.text, values)), real)
 
 
 def _together(left: Number, right: Number, act: Callable[[Number, Number], Number]) -> Number:
@@ -277,9 +277,9 @@ def _whole_root(number: int, degree: int) -> int | None:
     return low if low**degree == number else None
 
 
-def _call(text: str, found: list[Number]) -> Number:
+def _call(text: str, arguments: list[Number]) -> Number:
     mp = _mp()
-    first = found[0]
+    first = arguments[0]
     if text == "abs":
         return abs(first)
     if text == "factorial":
@@ -291,22 +291,22 @@ def _call(text: str, found: list[Number]) -> Number:
             return Fraction(math.factorial(int(first)))
         return mp.gamma(_inexact(first) + 1)
     if text == "binom":
-        if any(abs(one) > MAX_FACTORIAL for one in found):
+        if any(abs(one) > MAX_FACTORIAL for one in arguments):
             raise Rejected("a number too large to be written out")
-        if all(isinstance(one, Fraction) and one.denominator == 1 and one >= 0 for one in found):
-            return Fraction(math.comb(int(first), int(found[1])))
-        return mp.binomial(_inexact(first), _inexact(found[1]))
+        if all(isinstance(one, Fraction) and one.denominator == 1 and one >= 0 for one in arguments):
+            return Fraction(math.comb(int(first), int(arguments[1])))
+        return mp.binomial(_inexact(first), _inexact(arguments[1]))
     if text in ("floor", "ceil"):
         if isinstance(first, Fraction):
             return Fraction(math.floor(first) if text == "floor" else math.ceil(first))
         return Fraction(int(mp.floor(first.real) if text == "floor" else mp.ceil(first.real)))
     if text == "root":
-        return _rooted(first, found[1])
+        return _rooted(first, arguments[1])
     if text in ("ln", "log", "lg"):
         if first == 0:
             raise Undefined
-        if len(found) > 1:
-            base = mp.log(_inexact(found[1])) if found[1] not in (0, 1) else 0
+        if len(arguments) > 1:
+            base = mp.log(_inexact(arguments[1])) if arguments[1] not in (0, 1) else 0
             if base == 0:
                 raise Undefined
             return mp.log(_inexact(first)) / base

@@ -19,39 +19,39 @@ from gnomon.verifiers.units import measure
 __all__ = ["noun", "numeral", "sorted_out"]
 
 
-def sorted_out(found: list[Token], *, units: bool = True) -> list[Token]:
+def sorted_out(tokens: list[Token], *, units: bool = True) -> list[Token]:
     """The tokens with every run of letters split or classified: letters, commands, words, and units.
 
     Args: units: whether a single letter after a number and a space can be a unit.
     """
-    found = _degrees(found)
+    tokens = _degrees(tokens)
     result = list[Token]()
-    place = 0
-    while place < len(found):
-        token = found[place]
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
         behind = result[-1] if result else None
         if token.kind in ("letters", "word") and behind is not None and _ends_a_number(behind):
-            length = _unit(found, place)
+            length = _unit(tokens, i)
             long = token.kind == "word" or len(token.text) > 1
             if length and (long or (units and (token.spaced or length > 1))):
-                result.append(Token("word", _joined(found[place : place + length]), True))
-                place += length
+                result.append(Token("word", _joined(tokens[i : i + length]), True))
+                i += length
                 continue
         if token.text == "/" and behind is not None and behind.kind == "number":
-            length = _unit(found, place + 1)
-            if length and len(found[place + 1].text) > 1:  # `$12/hour`
-                result.append(Token("word", "per " + _joined(found[place + 1 : place + 1 + length]), True))
-                place += 1 + length
+            length = _unit(tokens, i + 1)
+            if length and len(tokens[i + 1].text) > 1:  # `$12/hour`
+                result.append(Token("word", "per " + _joined(tokens[i + 1 : i + 1 + length]), True))
+                i += 1 + length
                 continue
         result += _run(token, behind) if token.kind in ("letters", "word") else [token]
-        place += 1
+        i += 1
     return result
 
 
 def noun(text: str) -> bool:
     """Whether the words after a number can be a counted noun: at most three, none of which modifies the number."""
-    found = text.replace("-", " ").split()
-    return 1 <= len(found) <= 3 and not any(word in FUNCTION_WORDS or not word.isalpha() for word in found)
+    words = text.replace("-", " ").split()
+    return 1 <= len(words) <= 3 and not any(word in FUNCTION_WORDS or not word.isalpha() for word in words)
 
 
 def numeral(text: str) -> int | None:
@@ -68,42 +68,42 @@ def _ends_a_number(token: Token) -> bool:
     return token.kind == "number" or token.text in ("}", ")", "\\pi", "°")
 
 
-def _degrees(found: list[Token]) -> list[Token]:
+def _degrees(tokens: list[Token]) -> list[Token]:
     r"""The tokens with one sign for `^\circ` and `^{\circ}`."""
     result = list[Token]()
-    place = 0
-    while place < len(found):
-        texts = [token.text for token in found[place : place + 4]]
+    i = 0
+    while i < len(tokens):
+        texts = [token.text for token in tokens[i : i + 4]]
         for pattern in (["^", "\\circ"], ["^", "{", "\\circ", "}"]):
             if texts[: len(pattern)] == pattern:
                 result.append(Token("sign", "°"))
-                place += len(pattern)
+                i += len(pattern)
                 break
         else:
-            result.append(found[place])
-            place += 1
+            result.append(tokens[i])
+            i += 1
     return result
 
 
-def _unit(found: list[Token], place: int) -> int:
+def _unit(tokens: list[Token], start: int) -> int:
     """Number of tokens from here on that form one known unit of measure."""
-    end = place
-    while end < len(found) and (
-        found[end].kind in ("letters", "word") or found[end].text in ("/", "^", "{", "}", "-")
-        or (found[end].kind == "number" and found[end - 1].text in ("^", "{", "-") and end > place)
+    end = start
+    while end < len(tokens) and (
+        tokens[end].kind in ("letters", "word") or tokens[end].text in ("/", "^", "{", "}", "-")
+        or (tokens[end].kind == "number" and tokens[end - 1].text in ("^", "{", "-") and end > start)
     ):  # fmt: skip
         end += 1
-    for stop in range(end, place, -1):
-        ahead = found[stop] if stop < len(found) else None
+    for stop in range(end, start, -1):
+        ahead = tokens[stop] if stop < len(tokens) else None
         open_ended = ahead is None or ahead.kind == "word" or ahead.text in ENDS or ahead.text.lower() in CONNECTING
-        if open_ended and measure(_joined(found[place:stop])):
-            return stop - place
+        if open_ended and measure(_joined(tokens[start:stop])):
+            return stop - start
     return 0
 
 
-def _joined(found: list[Token]) -> str:
+def _joined(tokens: list[Token]) -> str:
     text = ""
-    for token in found:
+    for token in tokens:
         both = text and text[-1].isalpha() and token.kind in ("letters", "word")
         text += (" " if both else "") + token.text
     return text.replace("{", "").replace("}", "")
@@ -124,8 +124,8 @@ def _run(token: Token, behind: Token | None) -> list[Token]:
     start = next((name for name in sorted(FUNCTIONS, key=len, reverse=True) if text.startswith(name)), "")
     if start and len(text) == len(start) + 1:
         return [Token("command", "\\" + start, token.spaced), Token("letter", text[len(start) :])]
-    known = lower in FUNCTION_WORDS or lower in SCALES or measure(lower) is not None
+    is_word = lower in FUNCTION_WORDS or lower in SCALES or measure(lower) is not None
     foreign = behind is not None and behind.kind == "number" and token.spaced and not LETTERS.issuperset(lower)
-    if len(text) > 3 or known or foreign or (behind is not None and behind.kind == "word"):
+    if len(text) > 3 or is_word or foreign or (behind is not None and behind.kind == "word"):
         return [Token("word", lower, token.spaced)]
-    return [Token("letter", char, token.spaced and not place) for place, char in enumerate(text)]
+    return [Token("letter", char, token.spaced and not i) for i, char in enumerate(text)]

@@ -9,7 +9,7 @@ import torch
 import gnomon
 from gnomon_lab.strategy import read
 from gnomon.models.policy import Policy
-from gnomon.store.checkpoints import stored
+from gnomon.store.checkpoints import checkpoint_folders
 from gnomon_lab.studies import Claim, Study
 from gnomon_lab.tiny_policy.beginner import beginner
 
@@ -23,7 +23,7 @@ def trained(seed: int, folder: Path, baseline: str) -> dict[str, float]:
     """Chips per hand that a best response wins from the policy with the mean weights of the second half."""
     own: Any = COMMON | {"players": {"baseline": baseline}, "policy": str(beginner(folder / "base"))}
     gnomon.train("kuhn_poker", run=folder / "run", seed=seed, **own).close()
-    late = stored(folder / "run")[:15]  # Of 30, the newest first.
+    late = checkpoint_folders(folder / "run")[:15]  # Of 30, the newest first.
     policy, states = Policy.load(late[0]), [Policy.load(path).state() for path in late]
     policy.update({name: torch.stack([state[name].detach() for state in states]).mean(0) for name in states[0]})
     return {"exploitability": read(policy).exploitability}
