@@ -46,7 +46,7 @@ Lesson = tuple[Tensor, Tensor]
 """[L] tokens of a prompt, and its pixels."""
 
 
-def sighted(folder: Path, steps: int = 300, guesses: float = 0.5, seed: int = 0, env: SingleTurn | None = None) -> Path:
+def sighted(folder: Path, steps: int = 500, guesses: float = 0.5, seed: int = 0, env: SingleTurn | None = None) -> Path:
     """Write a model folder, trained on solutions of train tasks.
 
     Args: guesses: fraction of the solutions in the last fifth of the steps that are of another task, so that rewards
