@@ -241,7 +241,7 @@ def turn_grpo_loss(
 ) -> Tensor:
     def apart(value: float, among: list[float]) -> float:
         spread = statistics.pstdev(among) + epsilon if scale == "deviation" else 1.0
-        return 0.0 if len(set(among)) == 1 else (value - statistics.fmean(among)) / spread
+        return 0.0 if alone or len(set(among)) == 1 else (value - statistics.fmean(among)) / spread
 
     returns, credit = _turn_returns(step, gamma), Credit()
     ks = {(g, i): turns for g, i, turns in _turns(step)}
@@ -249,7 +249,7 @@ def turn_grpo_loss(
     for (g, i), turns in ks.items():
         group = [ks.get((g, j), []) for j in range(sizes[g])]
         paid = [step.early[g][j] for j in range(sizes[g])]
-        later = 0.0
+        later, alone = 0.0, sizes[g] == 1
         for k in reversed(range(len(turns))):
             if compared == "rewards":
                 there = [paid[j][k] for j, theirs in enumerate(group) if len(theirs) > k]

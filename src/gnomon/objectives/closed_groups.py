@@ -128,6 +128,8 @@ def _turns(law: Chances, group: int, max_tokens: int, *, compared: str, gamma: f
 
     def h(own: Seen) -> Sequence[float]:
         value, place = returns(own), range(own.length)
+        if group == 1:
+            return [0.0] * own.length
         if compared == "rewards":
             apart = [kept[k] * (own.early[k] - mean[k]) for k in place]
             value = [math.fsum(gamma ** (k - t) * apart[k] for k in range(t, own.length)) for t in place]

@@ -80,7 +80,7 @@ def returns_over_turns(rollouts: Rollouts, advantage: Advantage, *, gamma: float
     returns = discounted(paid(rollouts), gamma)
     spoken, found = _spoken(rollouts, returns.shape[2]).reshape(returns.shape), torch.zeros_like(returns)
     for values, there, out in zip(returns, spoken, found, strict=True):
-        if there.any():
+        if there.any() and len(there) > 1:
             out[there] = advantage(values[there][None])[0]
     return found.flatten(0, 1)[rollouts.sequence, _segment(rollouts)]
 

@@ -111,7 +111,7 @@ def turn_grpo(
             closed=closed_groups.turns(compared, gamma, TURN_TARGETS[compared]) if scale == "none" else None,
         ),
         baseline=Baseline.TURNS,
-        noise=Noise.EVEN,
+        noise=Noise.STILL if compared == "rewards" else Noise.EVEN,
         equation=f"κ = clip(ρ; A)·A / (S·L_max), A_k = G_k − {COMPARED_WITH[compared]}, G_k = Σ_{{l≥k}} γ^{{l−k}} r_l"
         + (", divided by their deviation + ε" if scale == "deviation" else ""),
     )
@@ -224,6 +224,8 @@ def _compared_turns(
     own: Seen, others: Sequence[Seen], max_tokens: int, *, compared: str, gamma: float, epsilon: float | None
 ) -> list[float]:
     company = [own, *others]
+    if not others:
+        return [0.0] * own.length
 
     def apart(value: float, among: Sequence[float]) -> float:
         if epsilon is None or min(among) == max(among):
