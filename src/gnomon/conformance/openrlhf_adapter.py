@@ -60,7 +60,7 @@ def advantages(batch: Any, masks: Any, maker: Any) -> Any:
     )  # fmt: skip
     trainer = SimpleNamespace(
         strategy=SimpleNamespace(args=args), kl_ctl=SimpleNamespace(value=0.0), advantage_estimator=estimator,
-        get_cumulative_returns=lambda *given: maker.get_cumulative_returns(None, *given),
+        get_cumulative_returns=lambda *arguments: maker.get_cumulative_returns(None, *arguments),
     )  # fmt: skip
     maker.compute_advantages_and_returns(trainer, [sampled])
     return sampled.advantages

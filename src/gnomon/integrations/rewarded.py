@@ -92,12 +92,12 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
     judge = FunctionReward(
         function=reward, low=low, top=top, answer=columns.answer or "answer", conversational=columns.conversational
     )
-    columns_given = {**train[0].info, judge.answer: train[0].answer}
-    if missing := unknown_parameter(reward, columns_given):
+    parameters = {**train[0].info, judge.answer: train[0].answer}
+    if missing := unknown_parameter(reward, parameters):
         raise ConfigError(
             "E163", f"the reward {label(reward)} has an unknown parameter {missing!r}", where="reward",
-            why=f"the columns of the tasks are {', '.join(columns_given)}",
-            fix=f"def reward(completion, {', '.join(columns_given)}), or give the parameter a default",
+            why=f"the columns of the tasks are {', '.join(parameters)}",
+            fix=f"def reward(completion, {', '.join(parameters)}), or give the parameter a default",
         )  # fmt: skip
     rows = {name: tuple(f"{mark[name]} {i}" for i in places) for name, places in own.items()}
     return Rewarded(train=tuple(train), test=tuple(test), reward=judge, rows=rows)
