@@ -1,7 +1,7 @@
-"""Where modules were when the studies that ship were registered.
+"""What modules and functions were called when the studies that ship were registered.
 
-A study is registered by the SHA-256 of its file. Since then modules have moved, so the files import them from
-elsewhere. Such a file is the registered one if undoing the moves gives the registered bytes.
+A study is registered by the SHA-256 of its file. Since then modules have moved and a function has another name, so
+the files import other names. Such a file is the registered one if undoing the moves gives the registered bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ __all__ = ["LIBRARY", "is_registered", "registered_sha256"]
 LIBRARY = Path(__file__).with_name("library")
 """The studies that ship."""
 MOVES = {
+    "checkpoint_folders": "stored",
     "gnomon.comparison.measures": "gnomon.studies.measures",
     "gnomon.envs.scaffold": "gnomon.launch.scaffold",
     "gnomon.export.model": "gnomon.launch.export",
@@ -31,7 +32,7 @@ MOVES = {
     "gnomon_lab.studies": "gnomon.studies",
     "gnomon_lab.tiny_policy": "gnomon.tiny_policy",
 }
-"""The present name of a module, and the one at registration."""
+"""The present name of a module or function, and the one at registration."""
 NAMES = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, MOVES))})(?!\w)")
 THEORY = re.compile(r"^from gnomon\.objectives import (.+)\nfrom gnomon\.theory import (.+)\n", re.MULTILINE)
 """Two lines that were one, with its names in order."""
@@ -50,5 +51,5 @@ def one_import(lines: re.Match[str]) -> str:
 
 
 def is_registered(path: Path, registered: str) -> bool:
-    """Whether a file is the registered one, but for modules that have moved."""
+    """Whether a file is the registered one, but for names that have changed."""
     return registered in (sha256(path), registered_sha256(path))
