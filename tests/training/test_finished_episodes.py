@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import gnomon
-from gnomon.rollout.actor import Actor
+from gnomon.rollout.played import Played
+from gnomon.rollout.runner import Episode, LocalRunner
 from gnomon.store import Record, RunReader
 from gnomon.store.unfinished import Unfinished
 
@@ -32,16 +33,16 @@ class Plays:
     """Counts the episodes that are played, and dies with one of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count, self.last, real = 0, 0, Actor.play
+        self.count, self.last, real = 0, 0, LocalRunner.run
 
-        async def play(actor: Actor, *args: Any, **kwargs: Any) -> Any:
-            found = await real(actor, *args, **kwargs)
+        async def run(runner: LocalRunner, episode: Episode) -> Played:
+            played = await real(runner, episode)
             self.count += 1
             if self.count == self.last:
                 raise RuntimeError("killed")
-            return found
+            return played
 
-        monkeypatch.setattr(Actor, "play", play)
+        monkeypatch.setattr(LocalRunner, "run", run)
 
 
 def trained(folder: Path, env: str, settings: dict[str, Any]) -> str:

@@ -65,6 +65,18 @@ def test_the_list_has_verdict_date_seeds_and_command(tmp_path: Path) -> None:
     assert by_chance([]).startswith("Of 0 studies") and "2.5 of fifty" in text.replace("\n", " ")
 
 
+@pytest.mark.needs("gguf")
+def test_every_arm_of_a_study_has_settings_that_exist() -> None:
+    """Those of pretrained models are read from their folders."""
+    assert [load(path).question for path in library().values()]
+
+
+def test_the_list_reads_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is there without a package of weights, too."""
+    monkeypatch.setattr("gnomon.models.smollm2.folder", lambda *_: pytest.fail("a model was read"))
+    assert "gnomon study smollm2-temperature" in listed_text()
+
+
 def test_a_changed_file_has_no_result_and_is_not_published(tmp_path: Path) -> None:
     changed = tmp_path / "studies" / "update-scale" / "study.py"
     changed.parent.mkdir(parents=True)

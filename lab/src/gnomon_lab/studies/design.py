@@ -125,9 +125,10 @@ class Study:
         return resolve(layers, CHECKS)[0]
 
 
-def load(path: Path) -> Study:
+def load(path: Path, *, settings: bool = True) -> Study:
     """The study that a Python file defines as `study`; the file is run.
 
+    Args: settings: whether the arms' settings are checked, which reads the models that they name.
     Raises: ConfigError E095 for a file without one, ConfigErrors with every mistake of the study.
     """
     spec = importlib.util.spec_from_file_location(f"gnomon_study_{path.stem}", path)
@@ -145,7 +146,10 @@ def load(path: Path) -> Study:
     if not isinstance(study, Study):
         fix = "study = Study(question=…, why=…, base=…, arms=…, claims=…, prediction=…)"
         raise ConfigError("E095", f"{path.name} does not define the variable `study`", where=str(path), fix=fix)
-    if errors := mistakes(study, str(path)):
+    errors = mistakes(study, str(path))
+    if settings and not errors:
+        errors = wrong_settings(study, str(path))
+    if errors:
         raise ConfigErrors(errors)
     return study
 
@@ -166,13 +170,10 @@ def numbers_of(study: Study, arm: str) -> Numbers | None:
 
 
 def mistakes(study: Study, where: str) -> list[ConfigError]:
-    """Everything that is wrong with a study, found before anything runs."""
-    found = [
+    """What is wrong with the design of a study."""
+    return [
         ConfigError("E096", what, where=where, why=why, fix=fix) for wrong, what, why, fix in checks(study) if wrong
     ]
-    if not found:
-        found += wrong_settings(study, where)
-    return found
 
 
 def checks(study: Study) -> list[tuple[bool, str, str, str]]:

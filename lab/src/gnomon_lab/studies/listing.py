@@ -65,7 +65,7 @@ def entry(name: str, path: Path, folder: Path) -> Listed:
     ships = path.parent == LIBRARY
     return Listed(
         name=name,
-        study=load(path),
+        study=load(path, settings=False),
         command=f"gnomon study {name}" if ships else f"gnomon study {path} --folder {folder}",
         verdict=found.get("verdict", NOT_RUN),
         date=found.pop("date", ""),
