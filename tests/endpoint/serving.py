@@ -120,6 +120,7 @@ def serving(
     max_tokens: int = 400,
     bounds: Bounds | None = None,
     largest: int = 2**20,
+    stop: tuple[str, ...] = (),
 ) -> Iterator[Served]:
     """An endpoint with one rollout."""
     policy = Policy(renderer, say, delay)
@@ -129,7 +130,7 @@ def serving(
         partial(Transcript.begun, renderer),
         policy.sample,
         key=Key(0),
-        sampling=Sampling(max_tokens=max_tokens),
+        sampling=Sampling(max_tokens=max_tokens, stop=stop),
         bounds=bounds or Bounds(calls=100),
         piece=lambda token: encoding.tokenizer.decode([token]),
     )

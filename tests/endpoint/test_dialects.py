@@ -232,6 +232,16 @@ def test_a_stop_string_ends_the_reply_and_is_left_out(qwen3: Renderer):
         assert (messages["stop_reason"], messages["stop_sequence"]) == ("stop_sequence", "</code>")
 
 
+def test_a_stop_string_of_the_run_is_a_part_of_the_reply(qwen3: Renderer):
+    """The program did not ask for it, and may need what it ends: `</answer>`, for one."""
+    with serving(qwen3, lambda p, r: "<answer>1</answer>more", stop=("</answer>",)) as served:
+        chat = posted(served, PATHS[0], body_of(PATHS[0]))
+        assert chat["choices"][0]["message"]["content"] == "<answer>1</answer>"
+        echoed = [*body_of(PATHS[0])["messages"], chat["choices"][0]["message"], {"role": "user", "content": "And?"}]
+        posted(served, PATHS[0], body_of(PATHS[0]) | {"messages": echoed})
+        assert {turn.fork for turn in served.turns()} == {0}
+
+
 def test_logprobs_usage_count_and_models(qwen3: Renderer):
     with serving(qwen3) as served:
         reply = posted(served, PATHS[0], body_of(PATHS[0], logprobs=True))

@@ -201,14 +201,14 @@ class Recorder:
             self.error = error
             raise
         self.tokens += len(completion.token_ids)
-        reply = reply_of(self.renderer, prompt, completion, name, replace(request, stop=stop), self._piece)
+        # The run's own stop strings end a reply as a part of it: the program did not ask for them.
+        reply = reply_of(self.renderer, prompt, completion, name, request, self._piece)
         self.tree.record(node, completion, reply.message, reply.stop, malformed=reply.malformed)
 
     def _reply(self, node: Node, name: str, request: ChatRequest) -> ChatReply:
         assert node.completion is not None
         parent = node.prompt.parent if node.prompt.continues else None
         cached = len(parent.prompt.token_ids) + len(parent.completion.token_ids) if parent and parent.completion else 0
-        request = replace(request, stop=(*self.sampling.stop, *request.stop))
         reply = reply_of(self.renderer, node.prompt.token_ids, node.completion, name, request, self._piece)
         return replace(reply, cached_tokens=cached)
 
@@ -235,7 +235,10 @@ def reply_of(
     request: ChatRequest,
     piece: Callable[[int], str],
 ) -> ChatReply:
-    """A completion as a reply. Args: name: of the draw; request: with all stop strings; piece: the text of a token."""
+    """A completion as a reply, without the stop strings of the request.
+
+    Args: name: of the draw; piece: the text of a token.
+    """
     parsed = renderer.parse(completion.token_ids, prompt)
     message, finish, stop = reply_message(parsed, completion, name, request, isinstance(renderer, Plain))
     offered = bool(request.tools) and request.calls

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gnomon import verifiers
-from gnomon.envs.agent import CALLS, AgentEpisode, End, launch_of, over
+from gnomon.envs.agent import CALLS, AgentEpisode, End, Launch, launch_of, over
 from gnomon.envs.base import SLOT, SPLITS, Episode, SingleTurn, exemplified, identity, split_of
 from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
 from gnomon.envs.messages import images_of, messages_of
@@ -170,6 +170,10 @@ class Dataset(SingleTurn):
         if not self.agent:
             return super().start(task, key)
         return AgentEpisode(task, launch_of(self.agent, task), lambda end: self._ended(task, end))
+
+    def launch(self, task: Task) -> Launch | None:
+        """The program of a task; None if the policy replies itself."""
+        return launch_of(self.agent, task) if self.agent else None
 
     def _ended(self, task: Task, end: End) -> Verdict:
         return over(end, self.reward_range) if end.limit else self.verify(task, end.output)
