@@ -7,9 +7,9 @@ import importlib
 import json
 import operator
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import islice
 from operator import itemgetter
@@ -171,9 +171,10 @@ class Dataset(SingleTurn):
             return super().start(task, key)
         return AgentEpisode(task, launch_of(self.agent, task), lambda end: self._ended(task, end))
 
-    def launch(self, task: Task) -> Launch | None:
-        """The program of a task; None if the policy replies itself."""
-        return launch_of(self.agent, task) if self.agent else None
+    @property
+    def launch(self) -> Callable[[Task], Launch] | None:
+        """Returns the program of a task; None if the policy replies itself."""
+        return partial(launch_of, self.agent) if self.agent else None
 
     def _ended(self, task: Task, end: End) -> Verdict:
         return over(end, self.reward_range) if end.limit else self.verify(task, end.output)

@@ -94,7 +94,7 @@ class Program:
 
 def launch_of_first(env: Env) -> Launch | None:
     """The program of the first task; None for an environment that is played otherwise."""
-    launch: Callable[[Task], Launch | None] | None = getattr(env, "launch", None)
+    launch: Callable[[Task], Launch] | None = getattr(env, "launch", None)
     return launch and launch(env.tasks("train")[0])
 
 
