@@ -85,4 +85,5 @@ def glance(name: str, folder: Path) -> dict[str, Any]:
 
 def pass_at_1(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Value and 95 % interval of an evaluation's pass@1."""
-    return None if body is None else body["pass_at"].get("1")
+    rates: Mapping[str, Mapping[str, Any]] = (body or {}).get("pass_at", {})  # Other programs may log rewards alone.
+    return rates.get("1")
