@@ -167,9 +167,9 @@ class Dataset(SingleTurn):
         return ("session",) if self.agent else ()
 
     def start(self, task: Task, key: Key) -> Episode:  # type: ignore[override]
-        if not self.agent:
+        if self.launch is None:
             return super().start(task, key)
-        return AgentEpisode(task, launch_of(self.agent, task), lambda end: self._ended(task, end))
+        return AgentEpisode(task, self.launch(task), lambda end: self._ended(task, end))
 
     @property
     def launch(self) -> Callable[[Task], Launch] | None:
