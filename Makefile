@@ -23,7 +23,7 @@ llm: $(STAMP)
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal
-# Every test, with at most some cases of each (see tests/conftest.py). Tests that need a program that is not installed
+# Every test, with at most some cases of each (see conftest.py). Tests that need a program that is not installed
 # (see `programs`) are left out, and counted at the end.
 test: $(STAMP)
 	$(PYTEST) $(SIDE_BY_SIDE) --cases 2

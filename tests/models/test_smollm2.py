@@ -7,7 +7,6 @@ import runpy
 import shutil
 import signal
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -27,7 +26,7 @@ from gnomon.rendering import choose
 from gnomon.rendering.base import joined
 from gnomon.types import Message
 
-needs_reader = pytest.mark.skipif(find_spec("gguf") is None, reason='needs pip install -e ".[smollm2]"')
+needs_reader = pytest.mark.needs("gguf")
 ASKED = [Message(role="user", content="What is 47 + 35? Reply with the number only.")]
 
 

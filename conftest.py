@@ -26,6 +26,7 @@ CLIENTS = ("agents", "anthropic", "langgraph", "minisweagent", "openai", "smolag
 EXTRAS = {
     "PIL": "vision",
     "bitsandbytes": "low-memory",
+    "gguf": "smollm2",
     "ray": "ray",
     "sphinx": "docs",
     **dict.fromkeys(CLIENTS, "agents"),
