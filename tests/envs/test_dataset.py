@@ -368,13 +368,44 @@ def test_a_column_that_is_not_there_is_named_with_every_setting_that_mends_it(
     assert re.fullmatch(fix, caught.value.fix)
 
 
-@pytest.mark.parametrize(("count", "why"), [(0, "the file has no rows"), (1, "about one row of eight is held out")])
+@pytest.mark.parametrize(
+    ("count", "why"),
+    [
+        (0, "the file has no rows"),
+        (1, "rows: 1, different questions: 1; about one question of eight is held out"),
+        (50, "rows: 50, different questions: 1; about one question of eight is held out"),
+    ],
+)
 def test_a_split_without_rows_says_why(count: int, why: str, tmp_path: Path) -> None:
     # The hash holds out this question.
-    rows = [{"prompt": "What is 1 + 3?", "answer": "4"}][:count]
+    rows = count * [{"prompt": "What is 1 + 3?", "answer": "4"}]
     with pytest.raises(ConfigError, match="E155") as caught:
         Dataset(path=written(tmp_path / "a.jsonl", rows)).tasks("train")
     assert caught.value.why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("answers", "settings"),
+    [
+        ([0.5, 5.0, 2], "env.verifier=number"),
+        (["$5.00", "3 m", "-2"], "env.verifier=number env.options.units=optional"),
+        (["1", "-20", "0"], None),
+        (["1.0", "three"], None),
+    ],
+)
+def test_numbers_that_are_compared_as_text_are_remarked_on(
+    answers: list[object], settings: str | None, tmp_path: Path
+) -> None:
+    rows = [{"prompt": f"Question {n}?", "answer": answers[n % len(answers)]} for n in range(60)]
+    path = written(tmp_path / "a.jsonl", rows)
+    remarks = [remark for remark in Dataset(path=path).remarks if "compares texts" in remark]
+    assert [settings in remark for remark in remarks] == ([True] if settings else [])
+    if settings:
+        options = {"options": {"units": "optional"}} if "units" in settings else {}
+        other = Dataset(path=path, verifier="number", **options)
+        assert not [remark for remark in other.remarks if "compares texts" in remark]
+        task = other.tasks("train")[0]
+        assert other.verify(task, f"<answer>{task.answer}</answer>").reward == 1
 
 
 def test_rows_without_the_mark_are_told_at_once_with_their_numbers(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import lzma
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,6 +113,16 @@ def test_a_file_that_cannot_be_read_says_where(name: str, tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="E150") as caught:
         Dataset(path=str(tmp_path / file)).tasks("train")
     assert caught.value.where == f"{tmp_path / file}{where}" and words in caught.value.why and caught.value.fix
+
+
+def test_the_fix_of_another_encoding_can_be_pasted(tmp_path: Path) -> None:
+    path = tmp_path / "my rows.jsonl"
+    rows = [{"prompt": f"Prénom {n}?", "answer": "Zoé"} for n in range(40)]
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "cp1252")
+    with pytest.raises(ConfigError, match="E150") as caught:
+        Dataset(path=str(path)).tasks("train")
+    subprocess.run(["/bin/sh", "-c", caught.value.fix], check=True)
+    assert Dataset(path=str(tmp_path / "utf8-my rows.jsonl")).tasks("train")[0].answer == "Zoé"
 
 
 @pytest.mark.parametrize("spelled", [json.dumps, str])

@@ -113,7 +113,7 @@ def test_what_cannot_be_used_is_one_error(folder, name):
     with pytest.raises(ModelError) as caught:
         choose(Policy.load(folder).tokenizer)
     assert caught.value.code == code and word in str(caught.value), str(caught.value)
-    assert str(folder) in caught.value.where and "\x1b" not in str(caught.value)
+    assert str(folder) in caught.value.where and "\x1b" not in str(caught.value) and caught.value.fix
     assert not (folder / "MARK").exists()
 
 

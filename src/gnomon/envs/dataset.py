@@ -23,6 +23,7 @@ from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
 from gnomon.envs.messages import images_of, messages_of
 from gnomon.envs.row_checks import (
     Placed,
+    compared_as_text,
     doubled,
     question,
     questions,
@@ -127,7 +128,7 @@ class Dataset(SingleTurn):
             )  # fmt: skip
         rows = checked(self, self.stamps)
         again = (sentence for split in SPLITS for sentence in repeated(self, split, rows[split]))
-        return [*doubled(self, self.tasks("train")[0]), *again]
+        return [*doubled(self, self.tasks("train")[0]), *compared_as_text(self, rows["train"]), *again]
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows of `path`, or of one split if it has several."""
@@ -294,11 +295,12 @@ class Rows(Sequence[Task]):
 
 def no_rows(env: Dataset, split: str) -> ConfigError:
     """Error E155 for a split without rows."""
-    count = len(env.rows_of(env.train))
+    rows = list(enumerate(env.rows_of(env.train)))
     why = "the file has no rows"
-    if count and not env.test:
-        why = "about one row of eight is held out, by the hash of its question; more rows fill both splits"
-    fix = "add rows, or name a file of held-out rows: env.test=FILE" if split == "test" else "add rows to the file"
+    if rows and not env.test:
+        count = len(set(questions(env, env.path, rows)))
+        why = f"rows: {len(rows)}, different questions: {count}; about one question of eight is held out, by its hash"
+    fix = "add questions, or name a file of others to hold out: env.test=FILE" if split == "test" else "add questions"
     return ConfigError("E155", f"the data set has no {split} rows", where=env.source(split), why=why, fix=fix)
 
 

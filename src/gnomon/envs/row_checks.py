@@ -10,6 +10,7 @@ from gnomon.envs.messages import require_prompt
 from gnomon.envs.rows import Row, content_hash
 from gnomon.errors import ConfigError
 from gnomon.types import Message, Task
+from gnomon.verifiers import Number
 
 if TYPE_CHECKING:
     from gnomon.envs.dataset import Dataset
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "USUAL",
     "Placed",
+    "compared_as_text",
     "doubled",
     "numbered",
     "question",
@@ -134,6 +136,28 @@ def doubled(env: Dataset, task: Task) -> Iterator[str]:
     messages = [message for message in task.messages if message.role == "system" or message is task.messages[-1]]
     if (times := "\n".join(message.content for message in messages).count(env.frame[0].strip())) > 1:
         yield f"The prompt of a task shows the answer format {times} times; once is enough."
+
+
+def compared_as_text(env: Dataset, rows: Placed) -> Iterator[str]:
+    """A sentence on decimals and numbers with units whose form counts, since the verifier compares texts."""
+    golds = [str(env.gold(row, index)) for index, row in rows if env.verifier == "text" and not env.options]
+    example = next((gold for gold in golds if not gold.strip().removeprefix("-").isdigit()), None)
+    if example is None:
+        return
+    for verifier, settings in (
+        (Number(), "env.verifier=number"),
+        (Number(units="optional"), "env.verifier=number env.options.units=optional"),  # type: ignore[arg-type]
+    ):
+        try:
+            for gold in golds:
+                verifier.require_gold(gold)
+        except ValueError:
+            continue
+        yield (
+            f"The answers are numbers, such as {example!r}, and the verifier compares texts: another form of the same "
+            f"number is wrong. {settings} compares values."
+        )
+        return
 
 
 def repeated(env: Dataset, split: str, rows: Placed) -> Iterator[str]:

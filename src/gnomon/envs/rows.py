@@ -92,10 +92,11 @@ def text_of(path: str) -> str:
         return data.decode(json.detect_encoding(data))
     except UnicodeDecodeError as error:
         if suffix := next((suffix for suffix, begins in BEGINS.items() if data.startswith(begins)), ""):
-            fix = f"mv {shlex.quote(path)} {shlex.quote(path + suffix)}; then env.path={path}{suffix}"
+            fix = f"mv {shlex.quote(path)} {shlex.quote(path + suffix)}  # and name the new file"
             raise unreadable(path, f"it is compressed, and its name does not end in {suffix}", fix) from error
         line = data.count(b"\n", 0, error.start) + 1
-        fix = f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(path)} > OTHER; then env.path=OTHER"
+        other = shlex.quote(str(Path(path).with_name(f"utf8-{Path(path).name}")))
+        fix = f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(path)} > {other}  # and name the new file"
         raise unreadable(f"{path}, line {line}", str(error), fix) from error
 
 

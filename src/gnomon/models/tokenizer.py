@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Encoder
 
 from gnomon.errors import ModelError
 from gnomon.models.folder import table
-from gnomon.models.vocabulary import end_text
+from gnomon.models.vocabulary import copy_tokenizer, end_text, require_tokenizer
 
 __all__ = ["Tokenizer"]
 
@@ -37,20 +37,15 @@ class Tokenizer:
 
     def __init__(self, folder: Path) -> None:
         path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise ModelError(
-                "E302",
-                "the model folder has no tokenizer.json",
-                where=str(folder),
-                why="text cannot be tokenized without it",
-                fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
-            )
+        require_tokenizer(folder)
         self.folder = folder
         try:
             changed = path.stat()
             self._encoder = encoder(path.resolve(), changed.st_mtime_ns, changed.st_size)
         except Exception as error:  # The library raises nothing more particular.
-            raise ModelError("E302", "tokenizer.json cannot be read", where=str(path), why=str(error)) from error
+            raise ModelError(
+                "E302", "tokenizer.json cannot be read", where=str(path), why=str(error), fix=copy_tokenizer(folder)
+            ) from error
         config = table(folder / "config.json") | table(folder / "generation_config.json")
         eos, bos = config.get("eos_token_id"), config.get("bos_token_id")
         if eos is None:
@@ -59,7 +54,10 @@ class Tokenizer:
         for token in [*ends, *([] if bos is None else [bos])]:
             if type(token) is not int:
                 why = f"{token!r} is not a token id"
-                raise ModelError("E303", "eos_token_id or bos_token_id cannot be read", where=str(folder), why=why)
+                fix = "write the number of the token, or a list of numbers, in config.json and generation_config.json"
+                raise ModelError(
+                    "E303", "eos_token_id or bos_token_id cannot be read", where=str(folder), why=why, fix=fix
+                )
         self.eos: frozenset[int] = frozenset(ends)
         self.bos: int | None = bos
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["end_text", "end_tokens", "require_fitting", "turn_end"]
+__all__ = ["copy_tokenizer", "end_text", "end_tokens", "require_fitting", "require_tokenizer", "turn_end"]
 
 
 def require_fitting(folder: Path) -> None:
@@ -16,12 +16,7 @@ def require_fitting(folder: Path) -> None:
 
     Raises: ModelError E302 for a folder without a tokenizer, E317 for one whose tokenizer is larger than the model.
     """
-    if not (folder / "tokenizer.json").is_file():
-        raise ModelError(
-            "E302", "the model folder has no tokenizer.json", where=str(folder),
-            why="text cannot be tokenized without it",
-            fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
-        )  # fmt: skip
+    require_tokenizer(folder)
     config = table(folder / "config.json")
     rows = config.get("vocab_size", table_of(config.get("text_config")).get("vocab_size"))
     if not isinstance(rows, int):
@@ -33,6 +28,23 @@ def require_fitting(folder: Path) -> None:
             why=f"{rows} embeddings allow token ids from 0 to {rows - 1}",
             fix="use the model's own tokenizer, or save it after model.resize_token_embeddings(len(tokenizer))",
         )  # fmt: skip
+
+
+def require_tokenizer(folder: Path) -> None:
+    """Raises: ModelError E302 for a folder without tokenizer.json."""
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(
+            "E302", "the model folder has no tokenizer.json", where=str(folder),
+            why="text cannot be tokenized without it", fix=copy_tokenizer(folder),
+        )  # fmt: skip
+
+
+def copy_tokenizer(folder: Path) -> str:
+    """The command that writes the tokenizer of a model of the hub into a folder."""
+    lines = (
+        f"from transformers import AutoTokenizer as T; T.from_pretrained('OWNER/NAME').save_pretrained({str(folder)!r})"
+    )
+    return f'python -c "{lines}"'
 
 
 def end_tokens(folder: Path) -> tuple[int, ...]:
