@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon_lab.studies.listing import NOT_RUN, Listed, by_chance, listed, publish
+from gnomon_lab.studies.listing import Listed, by_chance, listed, publish
 from gnomon_lab.studies.page import page_text, planned_text, write_plots
 
 DOCS = Path(__file__).parent
@@ -24,8 +24,9 @@ INDEX = """\
 
 Each row is a study: one file in `lab/src/gnomon_lab/studies/library`, which one command runs. The file is registered
 before the first run, and fixed rules derive the verdict from its pass lines ([how](studies.md)). FAIL means that a
-pass line was not met. INCONCLUSIVE means that these seeds cannot decide the question. Studies with these verdicts stay
-on the list. `python docs/lab/study_pages.py` writes this page and the pages that it links to.
+pass line was not met. INCONCLUSIVE means that these seeds cannot decide the question. A verdict is withdrawn if every
+number that the study measured is 0: no arm was ever rewarded, so the pass lines compare nothing. Studies with these
+verdicts stay on the list. `python docs/lab/study_pages.py` writes this page and the pages that it links to.
 
 {by_chance}
 
@@ -107,7 +108,7 @@ def studies_of(entry: Mapping[str, Any], rows: Sequence[Listed]) -> list[Listed]
 
 def decided(entries: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> int:
     """How many entries have a study with a verdict."""
-    return sum(any(study.verdict != NOT_RUN for study in studies_of(entry, rows)) for entry in entries)
+    return sum(any(study.counts for study in studies_of(entry, rows)) for entry in entries)
 
 
 def links(studies: Sequence[Listed]) -> str:

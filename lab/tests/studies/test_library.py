@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -14,14 +16,15 @@ from gnomon_lab.studies import load
 from gnomon_lab.studies.design import numbers_of, sha256
 from gnomon_lab.studies.listing import NOT_RUN, RESULTS, by_chance, entry, library, listed, listed_text, publish
 from gnomon_lab.studies.moves import is_registered
-from gnomon_lab.studies.outcome import outcome
+from gnomon_lab.studies.outcome import outcome, verdict_of
+from gnomon_lab.studies.page import page_text
 
 DOCS = Path(__file__).parents[3] / "docs/lab"
 NOWHERE = Path("/nonexistent")
 SLOW = {"batch-mates", "bombs", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions"}
 SLOW |= {"fresh-install", "minimal-recipe", "one-file-task", "one-script", "one-task-through-time"}
 """Their subjects have tests of their own: they start interpreters, load models, or train."""
-EXACT = [row.name for row in listed(NOWHERE) if row.study.exact and row.name not in SLOW]
+EXACT = [row.name for row in listed(NOWHERE) if row.study.exact and not row.pretrained and row.name not in SLOW]
 
 
 def test_a_study_is_a_file_of_at_most_40_lines() -> None:
@@ -77,6 +80,38 @@ def test_the_list_reads_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gnomon study smollm2-temperature" in listed_text()
 
 
+def result_that_measured(name: str, number: float) -> dict[str, Any]:
+    """The shipped result of a study, with the same number for every measure."""
+    result = json.loads((RESULTS / f"{name}.json").read_text())
+    for seeds in result["measured"].values():
+        for numbers in seeds.values():
+            numbers.update(dict.fromkeys(numbers, number))
+    return dict(result)
+
+
+def test_a_verdict_is_withdrawn_where_no_arm_was_ever_rewarded(tmp_path: Path) -> None:
+    """And counts nowhere. One number that is not 0, a run that crashed, or exact numbers keep the verdict."""
+    name, path = "char-count-rises", library()["char-count-rises"]
+    study, nothing = load(path), result_that_measured(name, 0.0)
+    assert verdict_of(study, nothing) == "withdrawn: no arm was ever rewarded"
+    assert verdict_of(study, result_that_measured(name, 0.01)) == "PASS"
+    assert verdict_of(replace(study, exact=True), nothing) == "PASS"
+    arm, seeds = next(iter(nothing["measured"].items()))
+    crashed = {**nothing, "measured": {**nothing["measured"], arm: {**seeds, next(iter(seeds)): None}}}
+    assert verdict_of(study, crashed) == "PASS"
+    (tmp_path / "result.json").write_text(json.dumps(nothing))
+    row = entry(name, path, tmp_path)
+    assert row.verdict.startswith("withdrawn") and not row.counts and by_chance([row]).startswith("Of 0 studies")
+    assert "**withdrawn: no arm was ever rewarded** with" in page_text(study, nothing)
+
+
+def test_the_studies_without_a_reward_are_named_in_the_list() -> None:
+    rows = {row.name for row in listed(NOWHERE) if row.verdict.startswith("withdrawn")}
+    assert rows == {"likelihood-trained", "mutated-tasks", "zero-start"}
+    text = listed_text()
+    assert text.count("(no arm was ever rewarded)") == 3 and text.count("\nwithdrawn    20") == 3
+
+
 def test_a_changed_file_has_no_result_and_is_not_published(tmp_path: Path) -> None:
     changed = tmp_path / "studies" / "update-scale" / "study.py"
     changed.parent.mkdir(parents=True)
@@ -115,7 +150,7 @@ def test_every_open_question_has_a_study_and_says_what_it_cannot_show(writer: Mo
         assert asked["asks"].endswith("?") and asked["limits"] and set(asked["studies"]) <= set(library())
         assert asked["studies"], asked["asks"]
     page = writer.questions_text(questions[:2], listed(NOWHERE))
-    assert "2 of 2 questions" in page and f"| {questions[0]['asks']} | FAIL: [" in page
+    assert "1 of 2 questions" in page and f"| {questions[0]['asks']} | withdrawn: no arm was ever rewarded: [" in page
 
 
 def test_a_claim_shows_the_verdict_of_its_studies_and_a_study_that_does_not_ship_is_found(writer: ModuleType) -> None:

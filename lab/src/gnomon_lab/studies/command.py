@@ -23,6 +23,7 @@ from gnomon_lab.studies.outcome import (
     measured_of,
     outcome,
     result_of,
+    verdict_of,
     write_result,
 )  # fmt: skip
 from gnomon_lab.studies.page import write_page
@@ -81,7 +82,7 @@ def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | 
     write_page(folder.folder, folder.study, result)
     for claim in result["claims"]:
         say(f"{claim['verdict']:<13} {claim['claim']}: {interval(claim)}")
-    say(f"{found.verdict}  {folder.study.question}  ({folder.folder}/page.md)")
+    say(f"{verdict_of(folder.study, result)}  {folder.study.question}  ({folder.folder}/page.md)")
     return found
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnomon.models.folder import SHIPPED
 from gnomon_lab.studies.design import Study, load
 from gnomon_lab.studies.moves import LIBRARY, is_registered
+from gnomon_lab.studies.outcome import unrewarded, verdict_of
 
 __all__ = ["LIBRARY", "RESULTS", "Listed", "by_chance", "library", "listed", "listed_text", "publish", "shipped"]
 
@@ -29,17 +29,21 @@ class Listed:
     study: Study
     command: str
     verdict: str
-    """`not run` where there is no result of the file as it is now."""
+    """`not run` where there is no result of the file as it is now; `withdrawn`, with the reason, where no arm was ever
+    rewarded."""
     date: str
     """Of the result, as 2026-11-23; empty without one."""
     result: Mapping[str, Any] | None
 
     @property
     def pretrained(self) -> bool:
-        """Whether an arm trains another policy than those that ship."""
-        settings = [self.study.settings, *(arm for arm in self.study.arms.values() if isinstance(arm, Mapping))]
-        policies = {own.get("policy", own.get("policy.path", "tiny")) for own in settings}
-        return not policies <= SHIPPED.keys()
+        """Whether its policy is SmolLM2. The name says so, since the arms may be functions."""
+        return self.name.startswith("smollm2-")
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a result that decides by its pass lines."""
+        return self.result is not None and not unrewarded(self.study, self.result)
 
     @property
     def seeds(self) -> str:
@@ -62,13 +66,14 @@ def listed(folder: Path = Path("studies")) -> list[Listed]:
 
 def entry(name: str, path: Path, folder: Path) -> Listed:
     found = own(folder) or shipped(name, path) or {}
-    ships = path.parent == LIBRARY
+    ships, study = path.parent == LIBRARY, load(path, settings=False)
+    date = found.pop("date", "")
     return Listed(
         name=name,
-        study=load(path, settings=False),
+        study=study,
         command=f"gnomon study {name}" if ships else f"gnomon study {path} --folder {folder}",
-        verdict=found.get("verdict", NOT_RUN),
-        date=found.pop("date", ""),
+        verdict=verdict_of(study, found) if found else NOT_RUN,
+        date=date,
         result=found or None,
     )
 
@@ -107,8 +112,8 @@ def publish(folder: Path) -> list[str]:
 
 def by_chance(rows: Sequence[Listed]) -> str:
     """How many verdicts chance alone would give."""
-    drawn = [row for row in rows if row.result and not row.study.exact]
-    exact = sum(row.result is not None and row.study.exact for row in rows)
+    drawn = [row for row in rows if row.counts and not row.study.exact]
+    exact = sum(row.counts and row.study.exact for row in rows)
     wrong = sum(row.study.alpha for row in drawn)
     return (
         f"Of {exact + len(drawn)} studies with a verdict, {exact} have exact numbers, which chance cannot change. The "
@@ -121,5 +126,10 @@ def by_chance(rows: Sequence[Listed]) -> str:
 def listed_text() -> str:
     """For a terminal."""
     rows = listed()
-    lines = [f"{row.verdict:<13}{row.date:<12}{row.seeds:<10}{row.command}\n    {row.study.question}" for row in rows]
-    return "\n".join([*lines, "", *textwrap.wrap(by_chance(rows), 100)])
+    return "\n".join([*map(line, rows), "", *textwrap.wrap(by_chance(rows), 100)])
+
+
+def line(row: Listed) -> str:
+    verdict, _, reason = row.verdict.partition(": ")
+    question = f"{row.study.question} ({reason})" if reason else row.study.question
+    return f"{verdict:<13}{row.date:<12}{row.seeds:<10}{row.command}\n    {question}"

@@ -15,7 +15,13 @@ from gnomon_lab.studies.design import Claim, Study
 from gnomon_lab.studies.folder import Cell, StudyFolder
 from gnomon_lab.studies.rates import chosen_rates
 
-__all__ = ["Decided", "Outcome", "brier", "decided", "first_decided", "outcome", "result_of", "write_result"]
+__all__ = [
+    "WITHDRAWN", "Decided", "Outcome", "brier", "decided", "first_decided", "outcome", "result_of", "unrewarded",
+    "verdict_of", "write_result",
+]  # fmt: skip
+
+WITHDRAWN = "withdrawn"
+UNREWARDED = "no arm was ever rewarded"
 
 Measured = Mapping[str, Mapping[int, Mapping[str, float] | None]]
 """By arm and seed, every measure; None where the run crashed."""
@@ -132,6 +138,17 @@ def exactly(claim: Claim, values: Sequence[float]) -> Conclusion:
 def brier(prediction: Mapping[str, float], verdict: Conclusion) -> float:
     """Σ (p − outcome)² over the three verdicts: 0 for certainty that was right, 2 for certainty that was wrong."""
     return math.fsum((chance - (name == verdict)) ** 2 for name, chance in prediction.items())
+
+
+def unrewarded(study: Study, result: Mapping[str, Any]) -> bool:
+    """Whether no run of a result measured anything but 0: its pass lines then compare nothing."""
+    runs = [numbers for seeds in result["measured"].values() for numbers in seeds.values()]
+    return not study.exact and all(numbers and not any(numbers.values()) for numbers in runs)
+
+
+def verdict_of(study: Study, result: Mapping[str, Any]) -> str:
+    """The verdict of a result in words; withdrawn where no arm was ever rewarded."""
+    return f"{WITHDRAWN}: {UNREWARDED}" if unrewarded(study, result) else str(result["verdict"])
 
 
 def write_result(folder: StudyFolder, found: Outcome) -> dict[str, Any]:

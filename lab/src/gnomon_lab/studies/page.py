@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon_lab.studies.design import Study, numbers_of
+from gnomon_lab.studies.outcome import verdict_of
 
 __all__ = ["page_text", "planned_text", "plot", "write_page", "write_plots"]
 
@@ -36,7 +37,7 @@ def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> s
     lines = [
         f"# {study.question}",
         "",
-        f"**{result['verdict']}**" + (", exact." if study.exact else f" with {len(result['seeds'])} seeds."),
+        f"**{verdict_of(study, result)}**" + (", exact." if study.exact else f" with {len(result['seeds'])} seeds."),
         "",
         study.why,
         "",

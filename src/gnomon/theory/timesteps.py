@@ -1,0 +1,59 @@
+"""The policy gradient of one answer by how many tokens a timestep has: 1 for tokens, all for whole answers.
+
+A timestep of k tokens is one action, whose log-probability is the sum of theirs. Importance ratio and credit are those
+of the timestep, so k leads from the ratio of a token to that of the answer. Every expectation is a finite sum.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnomon.theory.exact import Moments
+from gnomon.theory.world import World
+
+__all__ = ["timestep_gradient", "true_values"]
+
+
+def timestep_gradient(
+    place: World, size: int, *, policy: Tensor, behavior: Tensor, rewards: Tensor, critic: Tensor | None = None
+) -> Moments:
+    """Mean and covariance trace of the gradient of one answer, sampled from `behavior`, taken at `policy`.
+
+    Equation: g = Σ_b ρ_b·A_b·∇log π(b), timesteps b of `size` consecutive tokens, ρ_b = π(b)/μ(b). A_b is the reward R
+        of the answer; with a critic it is V(next) − V(b), and R in place of V(next) after the last timestep.
+    Args: size: tokens per timestep, 1 or more; policy, behavior: [prefixes, 3] logits; rewards: [answers]; critic:
+        [prefixes] values that the credit of a timestep ends in (λ = 0).
+    """
+    start = place.lengths.cumsum(0) - place.lengths
+    position = torch.arange(len(place.answer)) - start[place.answer]
+    owner = place.answer * place.max_tokens + position // size
+    first, last = position % size == 0, torch.roll(owner, -1) != owner
+    log_ratio = place.logp(policy) - place.logp(behavior)
+
+    def summed(values: Tensor) -> Tensor:
+        return values.new_zeros(len(place.answers) * place.max_tokens).index_add(0, owner, values)[owner]
+
+    ratio = summed(log_ratio).exp()
+    credit = rewards[place.answer]
+    if critic is not None:
+        values = critic[place.prefix]
+        after = torch.where(torch.roll(place.answer, -1) == place.answer, torch.roll(values, -1), credit)
+        change = torch.where(last, after, 0.0) - torch.where(first, values, 0.0)
+        credit = summed(change)
+    each = place.per_answer((ratio * credit)[:, None] * place.scores(policy))
+    chance = place.chances(behavior)
+    mean = chance @ each
+    variance = chance @ (each - mean).square().sum(dim=1)
+    return Moments(mean=mean, variance=float(variance), groups=len(place.answers))
+
+
+def true_values(place: World, *, policy: Tensor, rewards: Tensor) -> Tensor:
+    """[prefixes] the expected reward of an answer that the policy continues from each prefix."""
+    logp = place.logp(policy)
+    start = place.lengths.cumsum(0) - place.lengths
+    before = logp.cumsum(0) - logp
+    reached = (before - before[start][place.answer]).exp()  # Chance of the prefix itself.
+    whole = place.chances(policy)[place.answer]
+    later = whole / reached * rewards[place.answer]
+    return later.new_zeros(place.prefixes).index_add(0, place.prefix, later)
