@@ -8,11 +8,9 @@ A test holds the committed page to what this writes.
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import indent
 
-from gnomon.envs import ENVS, SingleTurn
-from gnomon.envs.agent import Agent
-from gnomon.envs.gallery import facts, judge_source, options, samples, transcript, workspace
+from gnomon.envs import ENVS
+from gnomon.envs.gallery import example, facts, judge_source, options
 
 PAGE = Path(__file__).parent / "gallery.md"
 
@@ -66,13 +64,9 @@ def shown(value: object) -> str:
 
 
 def entry(name: str) -> str:
-    if issubclass(ENVS[name], SingleTurn):
-        lines = [f"{prompt}\n{indent(answer, '    ')}" for prompt, answer in samples(name)]
-    elif issubclass(ENVS[name], Agent):
-        lines = workspace(name, 1)
-    else:
-        lines = transcript(name, 1)
-    return ENTRY.format(name=name, summary=facts(name)["summary"], shown="\n".join(lines), source=judge_source(name))
+    return ENTRY.format(
+        name=name, summary=facts(name)["summary"], shown=example(name), source=judge_source(name)
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

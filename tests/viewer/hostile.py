@@ -136,7 +136,7 @@ def pages(run: str, count: int, every: int = 1) -> Iterator[str]:
     yield from ("/", at, f"{at}audit", f"{at}step/0", f"{at}held-out/0", f"{at}task/0", f"{at}task/900")
     yield from (f"{at}tasks", f"{at}doctor", f"/overlay?run={quote(run)}", f"/overlay?run={quote(run)}&by=tags")
     yield from (f"/compare?a={quote(run)}&b={quote(run)}", f"/compare/task?a={quote(run)}&b={quote(run)}&task=0")
-    yield f"{at}rollout/0:900:0"
+    yield from (f"{at}rollout/0:900:0", f"/environment/{quote('<script>document.title=1</script>')}", "/environments")
     for text in islice(attacks(count), 0, None, max(1, every * 8)):
         sent = quote(text.encode("utf-8", "replace"))
         yield from (f"{at}search?text={sent}&task={sent}&status={sent}", f"/compare?a={sent}&b={sent}")

@@ -15,7 +15,8 @@ NARROW = (
     "/run/second/-/rollout/3:2:0", "/run/second/-/rollout/3:2:0?as=markdown", "/run/second/-/task/2",
     "/run/second/-/tasks", "/run/second/-/search?text=sentence", "/run/second/-/doctor", "/run/second/-/audit",
     "/compare?a=first&b=second", "/compare/task?a=first&b=second&task=1", "/overlay?run=first&run=second&by=policy",
-    "/objectives", "/objective/grpo", "/run/second/-/step/99",
+    "/objectives", "/objective/grpo", "/environments", "/environment/countdown", "/environment/dataset",
+    "/run/second/-/step/99",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import MISSING, fields, is_dataclass
+from textwrap import indent
 from typing import Any
 
 from gnomon.envs import ENVS, offers
@@ -14,7 +15,7 @@ from gnomon.envs.turns import MultiTurn
 from gnomon.types import Message
 from gnomon.verifiers import UnitTests
 
-__all__ = ["facts", "judge_source", "options", "samples", "summary", "transcript", "workspace"]
+__all__ = ["example", "facts", "judge_source", "options", "samples", "summary"]
 
 
 def summary(name: str) -> str:
@@ -61,6 +62,17 @@ def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
     assert isinstance(env, SingleTurn)
     tasks = [env.tasks("train")[index] for index in range(count)]
     return [(task.messages[-1].content, env.solution(task)) for task in tasks]
+
+
+def example(name: str) -> str:
+    """Three tasks with their answers, the folder of a program's task, or an episode of the expert."""
+    if issubclass(ENVS[name], SingleTurn):
+        lines = [f"{prompt}\n{indent(answer, '    ')}" for prompt, answer in samples(name)]
+    elif issubclass(ENVS[name], Agent):
+        lines = workspace(name, 1)
+    else:
+        lines = transcript(name, 1)
+    return "\n".join(lines)
 
 
 def workspace(name: str, index: int = 0) -> list[str]:

@@ -22,6 +22,7 @@ from gnomon.store.layout import IMAGES
 from gnomon.store.notes import Note, write_note
 from gnomon.viewer.comparisons import Comparisons
 from gnomon.viewer.curves import task_charts
+from gnomon.viewer.environment import environment_facts, environment_rows
 from gnomon.viewer.facts import overview, step_facts, task_facts
 from gnomon.viewer.group import group_facts
 from gnomon.viewer.objective import objective_card, objective_chart, objective_rows
@@ -51,6 +52,8 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/objectives", pages.objectives),
         Route("/objective/{objective}", pages.objective),
         Route("/objective/{objective}/curve", pages.objective_curve),
+        Route("/environments", pages.environments),
+        Route("/environment/{environment:path}", pages.environment),
         Route("/overlay", several.overlay),
         Route("/overlay/curves", several.overlaid_curves),
         Route("/compare", several.compare),
@@ -207,6 +210,13 @@ class Pages:
 
     def objective_curve(self, request: Request) -> Response:
         return JSONResponse(objective_chart(known_objective(request)))
+
+    def environments(self, request: Request) -> Response:
+        return self.page("environments.html", request, rows=environment_rows(self.all.rows()))
+
+    def environment(self, request: Request) -> Response:
+        facts = environment_facts(request.path_params["environment"], self.all.rows(), self.all.folders)
+        return self.page("environment.html", request, env=facts)
 
     def audit(self, request: Request) -> Response:
         with RunReader(self.folder(request)) as reader:
