@@ -26,7 +26,7 @@ def difference(seed: int, plain: bool) -> dict[str, float]:
     """The largest between batches of one and batches of 5 and 16, over 16 replies of 24 tokens."""
     score_of = scorer(plain)
     ids = torch.randint(2, 49_000, (16, 24), generator=torch.Generator().manual_seed(seed))
-    one, *more = (torch.cat([score_of(part).flatten() for part in ids.split(size)]) for size in (1, 5, 16))
+    one, *more = (torch.cat([score_of(part).flatten() for part in torch.split(ids, size)]) for size in (1, 5, 16))
     return {"difference": max(float((batch - one).abs().max()) for batch in more)}
 
 

@@ -14,7 +14,7 @@ SETTINGS: Any = {
 
 def trained(seed: int, folder: Path) -> dict[str, float]:
     """Gain of held-out pass@1 by six steps on one sum, which each seed chooses."""
-    rollout = {"tasks": [seed], "max_tokens": 12, "stop": []}
+    rollout: Any = {"tasks": [seed], "max_tokens": 12, "stop": []}
     with gnomon.train(
         "gnomon_lab.addition:Addition", run=folder / "run", seed=seed, rollout=rollout, **SETTINGS
     ) as run:  # fmt: skip

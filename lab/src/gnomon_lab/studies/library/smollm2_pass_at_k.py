@@ -13,7 +13,7 @@ def gain_at_8(reader: RunReader) -> float:
 
 study = Study(
     question="Does training SmolLM2 on pass@1 raise its pass@8 on sums too?",
-    why="Training on rewards is said to sharpen a model: pass@1 rises, and pass@k of a large k does not (Yue et al. "
+    why="Training on rewards is reported to sharpen a model: pass@1 rises, pass@k of a large k does not (Yue et al. "
     "2025, arXiv 2504.13837). The author had seen curves of two-digit sums over 10 steps, where pass@8 rose from .28 "
     "to .65.",
     base="gnomon_lab.addition:Addition",

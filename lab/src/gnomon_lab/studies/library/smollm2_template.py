@@ -1,12 +1,13 @@
 """What a pretrained chat model loses where its prompts lack its chat format."""
 
 from functools import partial
+from typing import Any
 
 import gnomon
 from gnomon_lab.studies import Claim, Study
 
 
-def evaluated(seed: int, renderer: str) -> dict[str, float]:
+def evaluated(seed: int, renderer: Any) -> dict[str, float]:
     """Pass@1 of SmolLM2 on 32 sums of one or two digits, four replies each, before any training."""
     found = gnomon.evaluate(
         "smollm2", "gnomon_lab.addition:Addition", env={"low": 1, "high": 19, "seed": seed}, seed=seed,
