@@ -32,8 +32,9 @@ def difference(seed: int, plain: bool) -> dict[str, float]:
 
 study = Study(
     question="Does the log-probability of a reply of SmolLM2 depend on its batch in a plain pass, and not in ours?",
-    why="A learner that scores other batches than the sampler did is off policy from the first step.",
+    why="A learner that scores other batches than the sampler did is off policy from the first step. The author had "
+    "seen another seed, where neither depended on the batch, like the tiny policy.",
     arms={"ours": partial(difference, plain=False), "plain": partial(difference, plain=True)}, exact=True,
     claims=[Claim(measure="difference", arm="ours", within=1e-300), Claim(measure="difference", arm="plain")],
-    prediction={"PASS": 0.8, "FAIL": 0.2, "INCONCLUSIVE": 0.0},
+    prediction={"PASS": 0.1, "FAIL": 0.9, "INCONCLUSIVE": 0.0},
 )  # fmt: skip

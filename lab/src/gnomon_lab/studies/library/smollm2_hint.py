@@ -20,7 +20,7 @@ study = Study(
     question="Does SmolLM2 answer in the right form after two solved examples, and never by a hint alone or none?",
     why="Without a hint in the prompt, 20 steps of GRPO on a base model brought not one hit. The form is <answer> "
     "tags, and the hint shows them. Where no reply has the form, no reward is paid, so training cannot begin. The "
-    "author had seen 32 replies with and without the hint: none had the form. The lines are those of the tiny policy.",
+    "author had seen 64 replies without examples, none of which had the form, and 8 with, all of which had it.",
     arms={
         "none": partial(evaluated, hint=False, shots=0),
         "hint": partial(evaluated, hint=True, shots=0),
@@ -32,5 +32,5 @@ study = Study(
         Claim(measure="form", arm="hint", within=0.01),
         Claim(measure="form", arm="two examples", above=0.5),
     ],
-    prediction={"PASS": 0.5, "FAIL": 0.2, "INCONCLUSIVE": 0.3},
+    prediction={"PASS": 0.9, "FAIL": 0.03, "INCONCLUSIVE": 0.07},
 )

@@ -28,11 +28,11 @@ study = Study(
     question="Are bfloat16 log-probabilities of SmolLM2 about eight times as far from float32 as float16 ones?",
     why="Sampler and learner disagree most where they round differently, and float16 was proposed as the whole cure "
     "(Qi et al. 2025, arXiv 2510.26788). Its fraction has three more bits, which is a factor of eight. The pass line "
-    "is that of the study on the tiny policy.",
+    "is that of the tiny policy. The author had seen another seed: 2.91.",
     arms={"smollm2": gaps, "three bits": lambda seed: {"log2(bfloat16 / float16)": 3.0}},
     seeds=range(4),
     claims=[
         Claim(measure="log2(bfloat16 / float16)", arm="smollm2", than="three bits", within=1.0),
     ],
-    prediction={"PASS": 0.8, "FAIL": 0.1, "INCONCLUSIVE": 0.1},
+    prediction={"PASS": 0.98, "FAIL": 0.01, "INCONCLUSIVE": 0.01},
 )
