@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from commands import interpreter
@@ -175,6 +176,27 @@ def test_a_cache_that_cannot_be_written_or_holds_other_files_has_a_fix_that_work
             smollm2.folder()
         subprocess.run(caught.value.fix, shell=True, check=True)
         assert not other.exists() and (other.parent / name / "letter.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        ResourceError("E503", "the package cannot be fetched", why="OSError: [Errno 28] No space left on device: 'a'"),
+    ],
+    ids=["while it is saved", "while it is fetched"],
+)
+def test_a_full_cache_is_the_same_error_wherever_it_fills_up(error: Exception, tmp_path: Path) -> None:
+    def write(new: Path, aside: Path) -> None:
+        raise error
+
+    with pytest.raises(ModelError) as caught:
+        write_folder(tmp_path / "model", "SmolLM2", write, "another place")
+    assert (caught.value.code, caught.value.why) == ("E307", "the disk is full")
+    assert caught.value.fix == "another place" and not list(tmp_path.iterdir())
+    error = ResourceError("E503", "no network")
+    with pytest.raises(ResourceError, match="no network"):
+        write_folder(tmp_path / "model", "SmolLM2", write, "another place")
 
 
 @pytest.mark.parametrize("name", FILES)

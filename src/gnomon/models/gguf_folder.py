@@ -15,7 +15,7 @@ from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, is_full
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,13 +121,12 @@ def write_folder(folder: Path, name: str, write: Callable[[Path, Path], None], e
         with _alone(folder):
             if not complete(folder):  # Else a process beside this one has just written it.
                 _write_beside(folder, write)
-    except OSError as error:
+    except Exception as error:  # That a disk is full, pip and safetensors say in their own words.
+        if not isinstance(error, OSError) and not is_full(error):
+            raise
+        why = "the disk is full" if is_full(error) else getattr(error, "strerror", None) or str(error)
         raise ModelError(
-            "E307",
-            f"the folder for {name} cannot be written",
-            where=str(folder),
-            why=error.strerror or str(error),
-            fix=elsewhere,
+            "E307", f"the folder for {name} cannot be written", where=str(folder), why=why, fix=elsewhere
         ) from error
     return folder
 
