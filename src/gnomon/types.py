@@ -5,6 +5,7 @@ An environment never sees tokens, an engine never sees rewards, and a learner ne
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ __all__ = [
     "Kind",
     "Message",
     "Origin",
+    "Parsing",
     "Part",
     "Request",
     "Rollout",
@@ -38,6 +40,7 @@ __all__ = [
     "Stop",
     "Task",
     "Tool",
+    "ToolCall",
     "Turn",
     "Verdict",
 ]
@@ -45,15 +48,87 @@ __all__ = [
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+class Parsing(StrEnum):
+    """Whether the tokens of a turn, or of a call in it, could be parsed."""
+
+    OK = "ok"
+    MALFORMED = "malformed"
+    """Complete, but not in the required format."""
+    TRUNCATED = "truncated"
+    """The tokens end before the end of the turn or call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool."""
+
+    name: str
+    """Empty if no name could be parsed."""
+    arguments: str
+    """Their text, as it was sampled or as a program wrote it. For a malformed call, its whole text."""
+    id: str = ""
+    """By which a result names the call that it answers; empty in a format without ids."""
+    parsing: Parsing = Parsing.OK
+    problem: str = ""
+    """One sentence for the policy: why the call could not be parsed."""
+
+    @property
+    def value(self) -> Any:
+        """The value of the arguments; a text that is not JSON stands for itself."""
+        try:
+            return json.loads(self.arguments) if self.arguments.strip() else {}
+        except (ValueError, RecursionError):
+            return self.arguments
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is complete, with an object of arguments."""
+        return self.parsing is Parsing.OK and isinstance(self.value, dict)
+
+    @property
+    def text(self) -> str:
+        """The call as text, in the form that environments read."""
+        if self.parsing is not Parsing.OK:
+            return f"<tool_call>{self.arguments}</tool_call>"
+        return f'<tool_call>{{"name": {json.dumps(self.name)}, "arguments": {self.arguments}}}</tool_call>'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Message:
     """One message of a conversation."""
 
     role: str
     """The author's role: `system`, `user`, `assistant` or `tool`."""
-    content: str
+    content: str = ""
     images: tuple[Image, ...] = ()
     """They stand before the content."""
+    calls: tuple[ToolCall, ...] = ()
+    """Of an assistant's message, after its content."""
+    call_id: str = ""
+    """Of a tool's message: the id of the call that it answers."""
+    reasoning: str | None = None
+    """Of an assistant's message: what it wrote before the content."""
+
+    def __repr__(self) -> str:
+        # A recipe can identify its tasks by this text, so what a message lacks is not in it.
+        more = {name: value for name in ("calls", "call_id", "reasoning") if (value := getattr(self, name))}
+        values = {"role": self.role, "content": self.content, "images": self.images} | more
+        return f"Message({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+    @property
+    def text(self) -> str:
+        """The content, with the calls as text."""
+        return "\n".join(filter(None, [self.content, *(call.text for call in self.calls)]))
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The message in the form that chat templates and reward functions expect, without its images."""
+        calls = [
+            {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.value}}
+            for call in self.calls
+        ]
+        more = {"tool_calls": calls, "tool_call_id": self.call_id, "reasoning_content": self.reasoning}
+        return {"role": self.role, "content": self.content} | {name: value for name, value in more.items() if value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,12 +400,12 @@ CALL_LIMITS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """What happened to the calls of a program, beside the turns that are trained."""
+    """What happened to tool calls of the policy and to a program's calls of it, beside the turns that are trained."""
 
     refused: Mapping[str, int] = field(default_factory=dict)
     """Number of refused calls, by the code of the error that the program got."""
     malformed: int = 0
-    """Replies with a tool call that could not be read. They were served as text."""
+    """Replies with a call of an offered tool that could not be read. A program gets them as text."""
     required: int = 0
     """Requests that demanded a tool call and got a free reply."""
     retried: int = 0
@@ -363,7 +438,6 @@ class Rollout:
     end: str = ""
     """How the program ended that played the episode, as the text that was judged. Empty without a program."""
     calls: Calls = field(default_factory=Calls)
-    """Of the program that played the episode."""
 
     def __post_init__(self) -> None:
         for before, after in pairwise(self.turns):
@@ -390,7 +464,7 @@ class Rollout:
         """The conversation, and the verdict below it."""
         lines: list[tuple[str, str]] = []
         for turn in self.turns:
-            lines += [(message.role, message.content) for message in turn.messages]
+            lines += [(message.role, message.text) for message in turn.messages]
             lines.append(
                 (f"reply, {len(turn.completion.token_ids)} tokens, {turn.completion.finish}", turn.completion.text)
             )

@@ -95,6 +95,7 @@ CASES = {
     "data.too_easy": Script(play=always),
     "data.memorised": Script(play=lambda step, *rest: sound(min(STEPS, 3 * step), *rest), test_play=flat),
     "rollout.template": Script(play=changed(0.6, text="<|im_start|>user\nnext")),
+    "rollout.malformed_call": Script(play=changed(0.9, calls=Calls(malformed=1))),
     "rollout.no_end": Script(play=changed(0.7, cut=True)),
     "rollout.cut_off": Script(play=changed(0.8, cut=True, answer=None, status=Status.NO_ANSWER)),
     "rollout.limited": Script(play=changed(0.8, stop=Stop.TURNS, answer=None, status=Status.NO_ANSWER)),

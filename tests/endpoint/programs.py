@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from gnomon.agents.exchange import ChatMessage, ChatRequest, reply_message
+from gnomon.agents.exchange import ChatRequest, reply_message
 from gnomon.agents.tree import Node, Tree, sampling_key
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import ChatML, Qwen3, Renderer, Transcript
-from gnomon.types import Completion, Finish, Tool
+from gnomon.types import Completion, Finish, Message, Tool
 from rendering.families import tokenizer_folder
 
 ADD = Tool(name="add", description="Adds.")
@@ -62,14 +62,14 @@ class Harness:
 
     renderer: Renderer
     rng: random.Random
-    conversations: list[list[ChatMessage]] = field(default_factory=list)
+    conversations: list[list[Message]] = field(default_factory=list)
     received: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tree = tree_of(self.renderer)
         self.lost: list[Node] = []
 
-    def call(self, messages: list[ChatMessage], *, tools: tuple[Tool, ...] = (ADD,), lose: bool = False) -> Node:
+    def call(self, messages: list[Message], *, tools: tuple[Tool, ...] = (ADD,), lose: bool = False) -> Node:
         """One call. The completion is a function of the draw's name."""
         prompt = self.tree.prompt(messages, tools)
         node = self.tree.draw(prompt)
@@ -91,25 +91,25 @@ class Harness:
         rng = self.rng
         action = rng.choice(["new", "extend", "extend", "extend", "edit", "compact", "spawn", "repeat", "lose"])
         if action == "new" or not self.conversations:
-            system = ChatMessage(role="system", content=rng.choice(["a", "b"]))
-            self.conversations.append([system, ChatMessage(role="user", content=rng.choice(WORDS))])
+            system = Message(role="system", content=rng.choice(["a", "b"]))
+            self.conversations.append([system, Message(role="user", content=rng.choice(WORDS))])
         at = rng.randrange(len(self.conversations))
         messages = list(self.conversations[at])
         if action == "edit" and (places := [i for i, m in enumerate(messages) if m.role == "assistant"]):
             place = rng.choice(places)
             messages[place] = replace(messages[place], content="edited", calls=(), reasoning=None)
         elif action == "compact" and len(messages) > 3:
-            messages = [messages[0], ChatMessage(role="user", content="summary"), *messages[-2:]]
+            messages = [messages[0], Message(role="user", content="summary"), *messages[-2:]]
         elif action == "spawn":
-            messages = [messages[0], ChatMessage(role="user", content=rng.choice(WORDS))]
+            messages = [messages[0], Message(role="user", content=rng.choice(WORDS))]
             self.conversations.append(messages)
             at = len(self.conversations) - 1
         if messages[-1].role == "assistant":
-            messages.append(ChatMessage(role="user", content=rng.choice(WORDS)))
+            messages.append(Message(role="user", content=rng.choice(WORDS)))
         node = self.call(messages, lose=action == "lose")
         if action in ("lose", "repeat"):
             return
         assert node.reply is not None
         said = node.reply if rng.random() < 0.5 else replace(node.reply, reasoning=None)
-        results = [ChatMessage(role="tool", content="3", call_id=call.id) for call in said.calls]
+        results = [Message(role="tool", content="3", call_id=call.id) for call in said.calls]
         self.conversations[at] = [*messages, said, *results]

@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 
 from endpoint.programs import renderer_of, tree_of
-from gnomon.agents.exchange import ChatMessage, ChatRequest, reply_message
+from gnomon.agents.exchange import ChatRequest, reply_message
 from gnomon.agents.tree import Node
 from gnomon.learners.credit import credit
 from gnomon.objectives import CreditState, Tokens, objective
 from gnomon.rendering import Renderer
 from gnomon.rollout import pack
-from gnomon.types import Completion, Finish, Group, Part, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
+from gnomon.types import Completion, Finish, Group, Message, Part, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
 
 SAMPLING = Sampling(max_tokens=2)
 TASK = Task(id="0", messages=(), answer=None)
@@ -28,9 +28,9 @@ LONG = 3
 """Number of calls whose reply may be truncated; the others are `a` or `b` and the end."""
 
 
-def asked(*texts: str) -> list[ChatMessage]:
+def asked(*texts: str) -> list[Message]:
     """A system message, and messages of the user."""
-    return [ChatMessage(role="system", content=texts[0]), *(ChatMessage(role="user", content=t) for t in texts[1:])]
+    return [Message(role="system", content=texts[0]), *(Message(role="user", content=t) for t in texts[1:])]
 
 
 class World:
@@ -62,7 +62,7 @@ class World:
         tree, given, total = tree_of(self.renderer), iter(replies), torch.zeros((), dtype=torch.float64)
         calls: list[tuple[int, ...]] = []
 
-        def call(messages: list[ChatMessage], *, lose: bool = False) -> Node:
+        def call(messages: list[Message], *, lose: bool = False) -> Node:
             nonlocal total
             node = tree.draw(tree.prompt(messages))
             if node.completion is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -10,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from endpoint.programs import ADD, Harness, renderer_of, sampled, tree_of
-from gnomon.agents.exchange import CalledTool, ChatMessage, ChatRequest, in_call_order, reply_message
+from gnomon.agents.exchange import ChatRequest, in_call_order, reply_message
 from gnomon.agents.tree import Node, Tree
 from gnomon.rendering import Renderer
 from gnomon.rollout.packing import sequences
 from gnomon.store.codec import decode, encode
-from gnomon.types import Completion, Finish, Group, Part, Rollout, Status, Stop, Task, Turn, Verdict
+from gnomon.types import Completion, Finish, Group, Message, Part, Rollout, Status, Stop, Task, ToolCall, Turn, Verdict
 
 FAMILIES = ("chatml", "qwen3")
 VERDICT = Verdict(status=Status.CORRECT, parts=(Part(name="correct", value=1.0),))
-SYSTEM, ASKED = ChatMessage(role="system", content="s"), ChatMessage(role="user", content="q")
+SYSTEM, ASKED = Message(role="system", content="s"), Message(role="user", content="q")
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -32,7 +33,7 @@ def rollout_of(turns: tuple[Turn, ...]) -> Rollout:
     return Rollout(task=task, sample=0, turns=turns, verdict=VERDICT, stop=Stop.DONE)
 
 
-def answered(tree: Tree, renderer: Renderer, text: str, *messages: ChatMessage, stop: tuple[str, ...] = ()) -> Node:
+def answered(tree: Tree, renderer: Renderer, text: str, *messages: Message, stop: tuple[str, ...] = ()) -> Node:
     """A call whose reply is this text, delivered."""
     encoding = renderer.encoding  # type: ignore[attr-defined]
     node = tree.draw(tree.prompt(messages, (ADD,)))
@@ -79,7 +80,7 @@ def test_arrival_order_changes_nothing(renderer: Renderer):
     found = set()
     for order in sorted(set(permutations([0, 0, 1, 1, 2, 2])))[::6]:
         harness = Harness(renderer, random.Random(0))
-        histories = [[SYSTEM, ChatMessage(role="user", content=word)] for word in ("x", "y", "z")]
+        histories = [[SYSTEM, Message(role="user", content=word)] for word in ("x", "y", "z")]
         for place in order:
             node = harness.call(histories[place])
             assert node.reply is not None
@@ -130,8 +131,8 @@ def test_arguments_are_compared_as_values(renderer: Renderer, arguments: str):
     reply, finish, _ = reply_message(renderer.parse(ids), done, "00", request, False)
     assert finish == "tool_calls" and reply.calls[0].arguments == '{"a": "é",   "b": 1.50}'
     tree.record(node, done, reply)
-    echoed = replace(reply, calls=(CalledTool(id="other", name="add", arguments=arguments),))
-    prompt = tree.prompt([SYSTEM, ASKED, echoed, ChatMessage(role="tool", content="2", call_id="other")], (ADD,))
+    echoed = replace(reply, calls=(ToolCall(id="other", name="add", arguments=arguments),))
+    prompt = tree.prompt([SYSTEM, ASKED, echoed, Message(role="tool", content="2", call_id="other")], (ADD,))
     assert prompt.parent is node and prompt.token_ids[: len(node.prompt.token_ids) + len(ids)][-len(ids) :] == ids
 
 
@@ -147,7 +148,7 @@ def test_reasoning_may_be_left_out_and_not_altered(tmp_path: Path):
     reply, _, _ = reply_message(renderer.parse(ids), done, "00", request, False)
     assert (reply.reasoning, reply.content) == ("hm", "yes")
     tree.record(node, done, reply)
-    result = ChatMessage(role="tool", content="2")
+    result = Message(role="tool", content="2")
     for reasoning, extends in (("hm", True), (None, True), ("other", False)):
         prompt = tree.prompt([SYSTEM, ASKED, replace(reply, reasoning=reasoning), result])
         assert (prompt.parent is node) is extends
@@ -201,13 +202,18 @@ def test_a_truncated_turn_is_extended(renderer: Renderer):
     reply, finish, _ = reply_message(renderer.parse(done.token_ids), done, "00", request, False)
     tree.record(node, done, reply)
     assert finish == "length"
-    assert tree.prompt([SYSTEM, ASKED, reply, ChatMessage(role="tool", content="3")], (ADD,)).continues
+    assert tree.prompt([SYSTEM, ASKED, reply, Message(role="tool", content="3")], (ADD,)).continues
 
 
 def test_results_of_parallel_calls_stand_in_the_order_of_the_calls():
-    calls = tuple(CalledTool(id=str(place), name="add", arguments="{}") for place in range(3))
-    said = ChatMessage(role="assistant", calls=calls)
-    results = [ChatMessage(role="tool", content=f"r{place}", call_id=str(place)) for place in range(3)]
-    wanted = (ASKED, said, *results, ASKED)
-    for order in permutations(results):
-        assert in_call_order([ASKED, said, *order, ASKED]) == wanted
+    own = f"call_{'0f' * 12}_2"
+
+    def conversation(ids: list[str], order: Sequence[int]) -> list[Message]:
+        calls = tuple(ToolCall(id=each, name="add", arguments="{}") for each in ids)
+        results = [Message(role="tool", content=f"r{place}", call_id=ids[place]) for place in order]
+        return [ASKED, Message(role="assistant", calls=calls), *results, ASKED]
+
+    wanted = tuple(conversation(["call_0", "call_1", own], range(3)))
+    for order in permutations(range(3)):
+        for made in (["a", "b"], ["b", "a"], ["7f3c", "call_0"]):  # A program makes other ids in every run.
+            assert in_call_order(conversation([*made, own], order)) == wanted

@@ -1,14 +1,20 @@
 """Environments whose tasks are drawings: the bytes are fixed, the answer is what is drawn, and wrong answers fail."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import gnomon
 from gnomon.envs.base import SingleTurn
 from gnomon.envs.count_shapes import CountShapes
+from gnomon.envs.maze import Maze
 from gnomon.envs.read_clock import ReadClock
+from gnomon.images import Image
 from gnomon.keys import Key
+from gnomon.store.layout import IMAGES
 from gnomon.types import Status, Task
+from models.seeing import seeing
 
 ENVS: list[tuple[Callable[[], SingleTurn], str]] = [(CountShapes, "91d13d6b73da"), (ReadClock, "39c5fa2b763e")]
 
@@ -47,3 +53,45 @@ def test_other_spellings_of_a_time_are_not_correct(reply: str) -> None:
 def test_shapes_without_room_are_refused() -> None:
     with pytest.raises(ValueError, match="no room"):
         CountShapes(most=16)
+
+
+def test_a_maze_is_drawn_again_after_every_move() -> None:
+    env = Maze()
+    tasks = [env.tasks("train")[index] for index in range(40)]
+    assert tasks[0].messages[-1].images[0].sha256[:12] == "8b84c518be3d"
+    for task in tasks:
+        assert len(task.info["halls"]) == 2 * (env.cells**2 - 1), "one way leads from any cell to any other"
+        episode, shown = env.start(task, Key(0)), list[Image]()
+        assert episode.messages == task.messages
+        shown += task.messages[-1].images
+        while not (step := episode.step(env.expert(task, episode))).done:
+            (message,) = step.messages
+            assert message.images[0] not in shown, "the expert never goes back"
+            shown += message.images
+        assert step.verdict is not None and step.verdict.correct
+
+
+def test_a_move_into_a_wall_changes_nothing() -> None:
+    env = Maze()
+    task = next(t for t in (env.tasks("train")[i] for i in range(99)) if t.info["start"] == (0, 0))
+    episode = env.start(task, Key(0))
+    for _ in range(env.moves - 1):
+        assert episode.step("<answer>up</answer>").messages[0].images == task.messages[-1].images
+    end = episode.step("<answer>left</answer>")
+    assert end.done and end.verdict is not None and end.verdict.status is Status.WRONG
+
+
+@pytest.mark.needs("PIL")
+def test_a_maze_reaches_a_policy_that_sees_turn_by_turn(tmp_path: Path) -> None:
+    """In another process, and back: each prompt has one image more, and the run folder has them all."""
+
+    policy = seeing(tmp_path / "llava", "llava")
+    small = {"steps": 1, "prompts": 2, "group": 2, "rollout.max_tokens": 4, "eval.tasks": 2, "quiet": True}
+    with gnomon.train("gnomon.envs.maze:Maze", policy=str(policy), run=tmp_path / "run", **small) as run:
+        bodies = [record.body for record in run.records() if record.kind == "rollout"]
+    for body in bodies:
+        seen = [len(message.get("images", ())) for turn in body["turns"] for message in turn["messages"]]
+        assert len(seen) >= 2 and seen[0] == 1
+    messages = [message for body in bodies for turn in body["turns"] for message in turn["messages"]]
+    names = {name for message in messages for name in message.get("images", ())}
+    assert names <= {path.stem for path in (tmp_path / "run" / IMAGES).iterdir()}

@@ -16,7 +16,10 @@ from gnomon.errors import ConfigError
 from gnomon.integrations.exports.rewards import text_of
 from gnomon.integrations.imports.rollout import message
 from gnomon.integrations.rewarded import rewarded
-from gnomon.types import Message
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering import Qwen3, joined
+from gnomon.types import Message, ToolCall
+from rendering.families import tokenizer_folder
 
 ASKED = (Message(role="user", content="1+1?"),)
 TYPED = {"role": "user", "content": [{"type": "text", "text": "1+"}, {"type": "text", "text": "1?"}]}
@@ -40,7 +43,7 @@ OTHER: dict[str, tuple[Any, str]] = {
     "no role": ([{"content": "1+1?"}], "message 0 has no 'role'"),
     "other keys": ([{"speaker": "user", "text": "1+1?"}], "its keys are speaker, text"),
     "a role that is none": ([{"role": None, "content": "1+1?"}], "must be the name of a role"),
-    "call of a tool": ([{"role": "assistant", "content": "", "tool_calls": [{"id": 1}]}], "has tool_calls"),
+    "call without a name": ([{"role": "assistant", "content": "", "tool_calls": [{"id": 1}]}], "must have a function"),
     "NaN": (float("nan"), "content is nan"),
     "a truth value": (True, "content is True"),
     "a mapping": ({"question": "1+1?"}, "no 'role'"),
@@ -97,3 +100,21 @@ def test_what_other_software_logged_is_kept_and_not_spelled_by_python() -> None:
     assert text_of([{"role": "assistant", "content": [{"type": "text", "text": "4"}]}]) == "4"
     with pytest.raises(ValueError, match="its content is None"):
         text_of([{"role": "assistant", "content": None}])
+
+
+def test_calls_in_a_prompt_are_read_as_data_and_reach_the_model(tmp_path: Path) -> None:
+    called = {"id": "c7", "type": "function", "function": {"name": "add", "arguments": {"a": "é"}}}
+    prompt = [
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": None, "tool_calls": [called], "reasoning_content": "hm"},
+        {"role": "tool", "tool_call_id": "c7", "content": "2"},
+    ]
+    rows = [{"prompt": [*prompt[:2], prompt[2] | {"content": f"2{n}"}], "answer": str(n)} for n in range(12)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked, reply, result = Dataset(path=str(tmp_path / "a.jsonl")).tasks("train")[0].messages
+    assert reply.calls == (ToolCall(id="c7", name="add", arguments='{"a": "é"}'),) and reply.reasoning == "hm"
+    assert (result.role, result.call_id, result.content[0]) == ("tool", "c7", "2")
+    renderer = Qwen3(Tokenizer(tokenizer_folder(tmp_path / "qwen3", "qwen3")))
+    text = renderer.encoding.decode(joined(renderer.start((asked, reply, result))))
+    call = '<tool_call>\n{"name": "add", "arguments": {"a": "é"}}\n</tool_call>'
+    assert f"<|im_start|>assistant\n<think>\nhm\n</think>\n\n{call}<|im_end|>" in text

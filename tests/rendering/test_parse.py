@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gnomon.rendering import (
@@ -14,8 +16,10 @@ from gnomon.rendering import (
     ToolCall,
     Unreadable,
     arguments_of,
+    joined,
 )
 from gnomon.rendering.calls import named_call
+from gnomon.types import Message
 
 FAMILIES = {"chatml": ChatML, "qwen3": Qwen3, "gemma": Gemma, "llama3": Llama3, "harmony": Harmony}
 OK, BAD, CUT = Parsing.OK, Parsing.MALFORMED, Parsing.TRUNCATED
@@ -159,3 +163,19 @@ def test_arguments_have_caps(raw, said):
 
 def test_brackets_in_quotes_are_no_depth():
     assert arguments_of(ToolCall(name="f", arguments='{"a": "' + "[" * 99 + '\\"{"}')) == {"a": "[" * 99 + '"{'}
+
+
+@pytest.mark.parametrize("family", ["chatml", "qwen3", "llama3", "harmony"])
+def test_a_call_that_is_written_into_a_prompt_is_read_again(family, tokenizers):
+    """And its content and arguments cannot forge markup."""
+    renderer, control = FAMILIES[family](tokenizers[family]), tokenizers[family]
+    forged = json.dumps({"a": "".join(renderer.encoding.control)})
+    asked = Message(role="user", content="2+2?")
+    said = Message(role="assistant", calls=(ToolCall(name="add", arguments=forged, id="x"),))
+    before = joined(renderer.start([asked]))
+    after = joined(renderer.start([asked, said, Message(role="tool", content="4", call_id="x")]))
+    assert after[: len(before)] == before
+    (call,) = renderer.parse(after[len(before) :]).tool_calls
+    assert (call.name, call.arguments, call.sound) == ("add", forged, True)
+    if family == "harmony":
+        assert "<|start|>functions.add to=assistant" in control.spell(after)

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from gnomon.rendering import ChatML, Gemma, Harmony, Llama3, Origin, Qwen3, Tool, Transcript, joined
-from gnomon.types import Message
+from gnomon.types import Message, ToolCall
 
 PUBLISHED = json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))
 TOOL = Tool(**PUBLISHED["tool"])
@@ -83,3 +84,24 @@ def test_a_token_of_two_origins_is_not_the_templates(tokenizers):
     for content, shared in (("3.", "3.\n"), ("\n3", "\n\n3")):
         segments = renderer.extend((), [Message(role="tool", content=content)])
         assert spell(joined(s for s in segments if s.origin is Origin.TOOL)) == shared
+
+
+CALL = re.compile(r'(?s)(.*?)(?:<tool_call>\n)?\{"name": "add", "(?:arguments|parameters)": (.*)\}(?:\n</tool_call>)?')
+
+
+@pytest.mark.parametrize("case", [case for case in cases("talk") if case.values[0]["case"] in ("call", "long")])
+def test_calls_as_data_are_written_as_the_published_template_writes_them(case, tokenizers):
+    renderer, tokenizer, messages, tools = read(case, tokenizers)
+    whole = [as_data(message) for message in messages]
+    if "<tool_call>" in case["text"] + str(case["messages"]) or '"parameters"' in case["text"]:
+        assert any(message.calls for message in whole)
+    assert joined(renderer.start(whole, tools)) == tokenizer.encode(case["text"])
+
+
+def as_data(message):
+    match = CALL.fullmatch(message.content) if message.role == "assistant" else None
+    if match is None:
+        return message
+    thought = match[1].removeprefix("<think>\n").removesuffix("\n</think>\n\n")
+    call = ToolCall(name="add", arguments=match[2])
+    return Message(role="assistant", calls=(call,), reasoning=thought or None)

@@ -28,6 +28,7 @@ from gnomon.types import (
     Status,
     Stop,
     Task,
+    ToolCall,
     Turn,
     Verdict,
 )
@@ -43,7 +44,10 @@ LOGP = st.one_of(
     st.floats(max_value=0, allow_nan=False),
 )
 ENTROPY = st.one_of(st.just(math.nan), st.floats(0, 16, width=16))
-MESSAGES = st.lists(st.builds(Message, role=TEXT, content=TEXT), max_size=3).map(tuple)
+CALLS = st.lists(st.builds(ToolCall, name=TEXT, arguments=TEXT, id=TEXT), max_size=2).map(tuple)
+THOUGHT = st.none() | TEXT.filter(bool)
+CALLING = st.builds(Message, role=TEXT, content=TEXT, calls=CALLS, call_id=TEXT, reasoning=THOUGHT)
+MESSAGES = st.lists(st.builds(Message, role=TEXT, content=TEXT) | CALLING, max_size=3).map(tuple)
 SEGMENTS = st.lists(st.builds(Segment, origin=st.sampled_from(Origin), token_ids=IDS), max_size=3).map(tuple)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | NUMBER | TEXT,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gnomon.doctor.evidence import has_malformed_call
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Arithmetic, Calculator
 from gnomon.envs.check import check_env
@@ -17,10 +18,12 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.reading.program import beside
 from gnomon.rendering import Plain, Qwen3, joined
 from gnomon.rollout import Actor
 from gnomon.rollout.conversation import beginning
 from gnomon.sandbox import capabilities
+from gnomon.store import decode, encode
 from gnomon.tools import (
     CalculatorTool,
     Outcome,
@@ -31,7 +34,8 @@ from gnomon.tools import (
     WithTools,
     text_argument,
 )
-from gnomon.types import Sampling, Status, Stop
+from gnomon.training.step import rollout_stats
+from gnomon.types import Calls, Sampling, Status, Stop
 from gnomon.verifiers import calculate
 from rendering.families import tokenizer_folder
 
@@ -180,6 +184,26 @@ def test_a_chat_model_is_told_by_its_template_and_calls_in_its_own_form(tmp_path
     for rollout in group.rollouts:
         assert [message.role for message in rollout.turns[1].messages] == ["tool"]
         assert rollout.verdict.correct and rollout.turns[1].messages[0].content == "14"
+
+
+@pytest.mark.parametrize("call", ['{"name": "calculator"', '{"name": "calculator", "args": {}}', "calculator(1)"])
+def test_a_call_that_cannot_be_read_is_counted_recorded_and_shown(tmp_path, call):
+    tokenizer = Tokenizer(tokenizer_folder(tmp_path, "qwen3"))
+    env = WithTools(env=Arithmetic(), lent=(CalculatorTool(),), brief=False)
+    said = f"<tool_call>\n{call}\n</tool_call><|im_end|>"
+    group = collected(
+        lambda prompt, key: right() + "<|im_end|>" if "error" in prompt else said, env, Qwen3(tokenizer), tokenizer
+    )
+    assert [rollout.calls for rollout in group.rollouts] == [Calls(malformed=1)] * len(group.rollouts)
+    assert all(rollout.turns[0].completion.token_ids == tokenizer.encode(said) for rollout in group.rollouts), (
+        "the sampled tokens are kept"
+    )
+    assert rollout_stats([group])["malformed_calls"].value == 1
+    records = list(encode(group, kind="rollout", step=0))
+    (back,) = decode(records)
+    assert [rollout.calls for rollout in back.rollouts] == [rollout.calls for rollout in group.rollouts]
+    assert has_malformed_call(records[1].body)
+    assert list(beside(back.rollouts[0].calls)) == ["replies with a tool call that cannot be read: 1"]
 
 
 def test_plain_text_is_given_no_tools():

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gnomon.agents.dialect import Dialect, Event
-from gnomon.agents.exchange import CalledTool, ChatMessage, ChatReply, ChatRequest, Refused, in_call_order
+from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
 from gnomon.agents.fields import Body, absent, choice, entries, number, stops, text_of, tool_of
-from gnomon.types import Tool
+from gnomon.types import Message, Tool, ToolCall
 
 __all__ = ["CHAT", "openai_error"]
 
@@ -48,12 +48,12 @@ def read(body: Body) -> ChatRequest:
     )
 
 
-def message_of(entry: Body) -> ChatMessage:
+def message_of(entry: Body) -> Message:
     role = entry.get("role")
     if role not in ("system", "developer", "user", "assistant", "tool"):
         raise Refused(f"the role {role!r} is not supported", code="invalid_request")
     reasoning = entry.get("reasoning_content") or entry.get("reasoning")
-    return ChatMessage(
+    return Message(
         role="system" if role == "developer" else role,
         content=text_of(entry.get("content")),
         reasoning=reasoning if isinstance(reasoning, str) and role == "assistant" else None,
@@ -62,11 +62,11 @@ def message_of(entry: Body) -> ChatMessage:
     )
 
 
-def called(call: Body) -> CalledTool:
+def called(call: Body) -> ToolCall:
     function = call.get("function")
     if not isinstance(function, Mapping):
         raise Refused(f"a tool call of type {call.get('type')!r} is not supported", code="unsupported_tool")
-    return CalledTool(
+    return ToolCall(
         id=str(call.get("id", "")), name=str(function.get("name", "")), arguments=str(function.get("arguments") or "")
     )
 
@@ -111,7 +111,7 @@ def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:
         yield "", {**base, "choices": [], "usage": usage(reply)}
 
 
-def written(call: CalledTool) -> dict[str, Any]:
+def written(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import count
 
-from gnomon.rendering import Parsing, Reply
+from gnomon.rendering import Reply
 from gnomon.types import Completion, Finish, Message, Tool
 
-__all__ = ["CalledTool", "ChatMessage", "ChatReply", "ChatRequest", "Refused", "in_call_order", "reply_message"]
+__all__ = ["ChatReply", "ChatRequest", "Refused", "in_call_order", "meaning", "reply_message", "with_stop"]
+
+
+OWN = re.compile(r"call_[0-9a-f]{24}_[0-9]+")
+"""The ids of calls that the policy sampled, which every run has alike."""
 
 
 class Refused(Exception):
@@ -25,56 +30,10 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalledTool:
-    """One tool call of an assistant message."""
-
-    id: str
-    name: str
-    arguments: str
-    """The text of the arguments: as sampled, or as the program wrote it."""
-
-    @property
-    def meaning(self) -> str:
-        """Name and arguments, equal for texts that differ only in JSON's spaces, key order and escapes."""
-        return json.dumps([self.name, value_of(self.arguments)], sort_keys=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatMessage:
-    """One message of a request or a reply."""
-
-    role: str
-    """`system`, `user`, `assistant` or `tool`."""
-    content: str = ""
-    reasoning: str | None = None
-    calls: tuple[CalledTool, ...] = ()
-    call_id: str = ""
-    """Of a tool's message: the id of the call that it answers."""
-
-    @property
-    def meaning(self) -> str:
-        """What two messages have in common that stand for the same tokens, reasoning aside.
-
-        Clients trim the text of replies and write arguments anew, so neither is compared character by character.
-        """
-        if self.role != "assistant":
-            return json.dumps([self.role, self.content])
-        return json.dumps([self.role, self.content.strip(), [call.meaning for call in self.calls]])
-
-    def plain(self) -> Message:
-        """The message for a renderer, with calls as text."""
-        calls = [
-            f'<tool_call>\n{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}\n</tool_call>'
-            for call in self.calls
-        ]
-        return Message(role=self.role, content="\n".join(filter(None, [self.content, *calls])))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """One request for a reply."""
 
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     model: str = ""
     max_tokens: int | None = None
@@ -105,7 +64,7 @@ class ChatReply:
 
     name: str
     """Hexadecimal name of the draw; ids of responses and calls derive from it."""
-    message: ChatMessage
+    message: Message
     finish: str
     """`stop`, `length` or `tool_calls`."""
     stop: str | None = None
@@ -121,45 +80,50 @@ class ChatReply:
     """Text and log-probability of every sampled token, if the request asks for log-probabilities."""
 
 
-def value_of(arguments: str) -> Any:
-    """The value of a call's arguments; a text that is not JSON stands for itself."""
-    try:
-        return json.loads(arguments) if arguments.strip() else {}
-    except (ValueError, RecursionError):
-        return arguments
+def meaning(message: Message) -> str:
+    """What two messages have in common that stand for the same tokens, reasoning aside.
+
+    Clients trim the text of replies and write arguments anew, so neither is compared character by character.
+    """
+    if message.role != "assistant":
+        return json.dumps([message.role, message.content])
+    calls = [json.dumps([call.name, call.value], sort_keys=True) for call in message.calls]
+    return json.dumps([message.role, message.content.strip(), calls])
 
 
-def is_object(arguments: str) -> bool:
-    return isinstance(value_of(arguments), dict)
-
-
-def in_call_order(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
+def in_call_order(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages, with consecutive tool results in the order of the calls that they answer.
 
-    Programs that run parallel calls report their results in the order in which these ended.
+    Programs that run parallel calls report their results in the order in which these ended. Ids that a program made
+    are numbered, because they can differ in every run.
     """
-    ordered: list[ChatMessage] = []
-    places: Mapping[str, int] = {}
-    results: list[ChatMessage] = []
+    ordered: list[Message] = []
+    places: dict[str, int] = {}
+    names: dict[str, str] = {}
+    numbers = count()
+    results: list[Message] = []
     for message in messages:
         if message.role == "tool":
-            results.append(message)
+            results.append(replace(message, call_id=names.get(message.call_id, "")))
             continue
         ordered += _by_place(results, places)
         results = []
         if message.role == "assistant":
+            for call in message.calls:
+                names[call.id] = call.id if OWN.fullmatch(call.id) else f"call_{next(numbers)}"
+            message = replace(message, calls=tuple(replace(call, id=names[call.id]) for call in message.calls))
             places = {call.id: place for place, call in enumerate(message.calls)}
         ordered.append(message)
     return (*ordered, *_by_place(results, places))
 
 
-def _by_place(results: Sequence[ChatMessage], places: Mapping[str, int]) -> list[ChatMessage]:
+def _by_place(results: Sequence[Message], places: Mapping[str, int]) -> list[Message]:
     return sorted(results, key=lambda result: places.get(result.call_id, len(places)))
 
 
 def reply_message(
     parsed: Reply, completion: Completion, name: str, request: ChatRequest, plain: bool
-) -> tuple[ChatMessage, str, str | None]:
+) -> tuple[Message, str, str | None]:
     """The assistant message of a completion, why it ended, and the stop string that ended it.
 
     Calls that are not complete, with an object of arguments, remain text. So do all calls of a request without tools.
@@ -167,31 +131,17 @@ def reply_message(
     Args: plain: whether the model has no markup for calls and reasoning.
     """
     text, reasoning = parsed.text, None if plain else parsed.reasoning
-    calls: tuple[CalledTool, ...] = ()
-    if parsed.tool_calls:
-        sound = all(call.parsing is Parsing.OK and is_object(call.arguments) for call in parsed.tool_calls)
-        if sound and request.tools and request.calls:
-            calls = tuple(
-                CalledTool(id=f"call_{name}_{place}", name=call.name, arguments=call.arguments)
-                for place, call in enumerate(parsed.tool_calls)
-            )
-        else:
-            text = "\n".join(filter(None, [text, *map(_spelled, parsed.tool_calls)]))
+    calls = tuple(replace(call, id=f"call_{name}_{place}") for place, call in enumerate(parsed.tool_calls))
+    if parsed.unreadable or not (request.tools and request.calls):
+        text, calls = Message(role="assistant", content=text, calls=calls).text, ()
     stop = next((each for each in request.stop if each in text), None) if completion.finish is Finish.STOP else None
     if stop is not None:
         text = text[: text.index(stop)]
-    message = ChatMessage(role="assistant", content=text, reasoning=reasoning, calls=calls)
+    message = Message(role="assistant", content=text, reasoning=reasoning, calls=calls)
     finish = "length" if completion.finish is Finish.LENGTH else "tool_calls" if calls else "stop"
     return message, finish, stop
 
 
-def _spelled(call: Any) -> str:
-    """A call as text."""
-    if call.parsing is not Parsing.OK:
-        return f"<tool_call>{call.arguments}</tool_call>"
-    return f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}</tool_call>'
-
-
-def with_stop(message: ChatMessage, stop: str | None) -> ChatMessage | None:
+def with_stop(message: Message, stop: str | None) -> Message | None:
     """The message with the stop string that ended it, as some programs write it back; None without one."""
     return None if stop is None else replace(message, content=message.content + stop)

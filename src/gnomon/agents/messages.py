@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gnomon.agents.dialect import Dialect, Event, compact
-from gnomon.agents.exchange import CalledTool, ChatMessage, ChatReply, ChatRequest, Refused, in_call_order, value_of
+from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
 from gnomon.agents.fields import Body, absent, choice, entries, number, stops, text_of, tool_of
-from gnomon.types import Tool
+from gnomon.types import Message, Tool, ToolCall
 
 __all__ = ["MESSAGES"]
 
@@ -39,14 +39,14 @@ def read(body: Body) -> ChatRequest:
     )
 
 
-def system_of(content: Any) -> list[ChatMessage]:
+def system_of(content: Any) -> list[Message]:
     if isinstance(content, list):
         content = [block for block in entries(content, "system") if not str(block.get("text", "")).startswith(BILLING)]
     text = text_of(content)
-    return [ChatMessage(role="system", content=text)] if text else []
+    return [Message(role="system", content=text)] if text else []
 
 
-def messages_of(entry: Body) -> Iterator[ChatMessage]:
+def messages_of(entry: Body) -> Iterator[Message]:
     """Yield the messages of an entry: its tool results one by one, then its text."""
     role, content = entry.get("role"), entry.get("content")
     if role not in ("system", "user", "assistant"):
@@ -57,22 +57,22 @@ def messages_of(entry: Body) -> Iterator[ChatMessage]:
         return
     results = [block for block in blocks if block.get("type") == "tool_result"]
     for block in results:
-        yield ChatMessage(role="tool", content=text_of(block.get("content")), call_id=str(block.get("tool_use_id", "")))
+        yield Message(role="tool", content=text_of(block.get("content")), call_id=str(block.get("tool_use_id", "")))
     others = [block for block in blocks if block.get("type") != "tool_result"]
     if others or not results:
-        yield ChatMessage(role=role, content=text_of(others))
+        yield Message(role=role, content=text_of(others))
 
 
-def assistant(blocks: Any) -> ChatMessage:
+def assistant(blocks: Any) -> Message:
     thoughts = [str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking"]
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     texts = [block for block in blocks if block.get("type") not in ("thinking", "tool_use")]
-    return ChatMessage(
+    return Message(
         role="assistant",
         content=text_of(texts),
         reasoning="".join(thoughts) if thoughts else None,
         calls=tuple(
-            CalledTool(
+            ToolCall(
                 id=str(block.get("id", "")),
                 name=str(block.get("name", "")),
                 arguments=json.dumps(block.get("input") or {}, ensure_ascii=False),
@@ -130,7 +130,7 @@ def blocks_of(reply: ChatReply) -> Iterator[dict[str, Any]]:
     if message.content or not message.calls:
         yield {"type": "text", "text": message.content, "citations": None}
     for call in message.calls:
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": value_of(call.arguments)}
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": call.value}
 
 
 def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:

@@ -250,7 +250,7 @@ def reply_of(
         stop=stop,
         prompt_tokens=len(prompt),
         tokens=len(completion.token_ids),
-        malformed=offered and bool(parsed.tool_calls) and not message.calls,
+        malformed=offered and parsed.unreadable,
         pieces=tuple((piece(token), logp) for token, logp in pairs) if request.logprobs else (),
     )
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from gnomon.agents.chat import openai_error
 from gnomon.agents.dialect import Dialect, Event
-from gnomon.agents.exchange import CalledTool, ChatMessage, ChatReply, ChatRequest, Refused, in_call_order
+from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
 from gnomon.agents.fields import Body, absent, choice, entries, number, text_of, tool_of
-from gnomon.types import Tool
+from gnomon.types import Message, Tool, ToolCall
 
 __all__ = ["RESPONSES"]
 
@@ -33,7 +33,7 @@ def read(body: Body) -> ChatRequest:
     calls, required = choice(body.get("tool_choice"))
     asked = body.get("input")
     items = [{"role": "user", "content": asked}] if isinstance(asked, str) else entries(asked, "input")
-    system = [ChatMessage(role="system", content=str(body["instructions"]))] if body.get("instructions") else []
+    system = [Message(role="system", content=str(body["instructions"]))] if body.get("instructions") else []
     return ChatRequest(
         messages=in_call_order([*system, *messages_of(items)]),
         tools=tuple(tools_of(entries(body.get("tools") or [], "tools"))),
@@ -48,15 +48,15 @@ def read(body: Body) -> ChatRequest:
     )
 
 
-def messages_of(items: Sequence[Body]) -> list[ChatMessage]:
+def messages_of(items: Sequence[Body]) -> list[Message]:
     """The messages of some items. Reasoning, text and calls of one reply are items of their own."""
-    found: list[ChatMessage] = []
+    found: list[Message] = []
     open_reply = False
     for item in items:
         kind = item.get("type", "message")
         if kind == "function_call_output":
             found.append(
-                ChatMessage(role="tool", content=text_of(item.get("output")), call_id=str(item.get("call_id", "")))
+                Message(role="tool", content=text_of(item.get("output")), call_id=str(item.get("call_id", "")))
             )
             open_reply = False
         elif kind == "message" and item.get("role") != "assistant":
@@ -74,35 +74,35 @@ def messages_of(items: Sequence[Body]) -> list[ChatMessage]:
     return found
 
 
-def other_message(item: Body) -> ChatMessage:
+def other_message(item: Body) -> Message:
     role = item.get("role")
     if role not in ("system", "developer", "user"):
         raise Refused(f"the role {role!r} is not supported", code="invalid_request")
-    return ChatMessage(role="system" if role == "developer" else role, content=text_of(item.get("content")))
+    return Message(role="system" if role == "developer" else role, content=text_of(item.get("content")))
 
 
-def part_of(kind: str, item: Body) -> ChatMessage:
+def part_of(kind: str, item: Body) -> Message:
     """One item of a reply, as a message."""
     if kind == "reasoning":
         parts = item.get("content") or item.get("summary") or []
         text = text_of(parts, ("reasoning_text", "summary_text", "text"))
-        return ChatMessage(role="assistant", reasoning=text or None)
+        return Message(role="assistant", reasoning=text or None)
     if kind == "function_call":
         space = f"{item['namespace']}{INSIDE}" if item.get("namespace") else ""
         name, arguments = f"{space}{item.get('name', '')}", str(item.get("arguments") or "")
-        call = CalledTool(id=str(item.get("call_id", "")), name=name, arguments=arguments)
-        return ChatMessage(role="assistant", calls=(call,))
-    return ChatMessage(role="assistant", content=text_of(item.get("content")))
+        call = ToolCall(id=str(item.get("call_id", "")), name=name, arguments=arguments)
+        return Message(role="assistant", calls=(call,))
+    return Message(role="assistant", content=text_of(item.get("content")))
 
 
-def follows(before: ChatMessage, part: ChatMessage) -> bool:
+def follows(before: Message, part: Message) -> bool:
     """Whether an item belongs to the same reply: reasoning comes first, then text, then calls."""
     if part.calls:
         return True
     return not before.calls and not before.content and part.reasoning is None
 
 
-def merged(before: ChatMessage, part: ChatMessage) -> ChatMessage:
+def merged(before: Message, part: Message) -> Message:
     return replace(before, content=before.content + part.content, calls=(*before.calls, *part.calls))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
 
-from gnomon.agents.exchange import ChatMessage, with_stop
+from gnomon.agents.exchange import meaning, with_stop
 from gnomon.keys import Key
 from gnomon.rendering import Transcript
 from gnomon.types import Completion, Message, Origin, Tool, Turn
@@ -50,7 +50,7 @@ class Node:
     prompt: Prompt
     number: int
     completion: Completion | None = None
-    reply: ChatMessage | None = None
+    reply: Message | None = None
     delivered: bool = False
     """Whether the program has received the reply. A later request that contains it is a proof."""
     waiting: int = 0
@@ -83,17 +83,17 @@ class Tree:
         self._replies: dict[str, list[Node]] = {}
         """By meaning of the reply."""
 
-    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> Prompt:
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Prompt:
         """The tokens of a request. Raises: ModelError E315 if the model's format has no place for a message."""
         digests = tuple(prefixes(messages, tools))
         for length in range(len(messages) - 1, 0, -1):
             if found := self._extended(digests[length], messages[length - 1]):
-                new = tuple(message.plain() for message in messages[length:])
+                new = tuple(messages[length:])
                 assert found.completion is not None
                 found.delivered = True
                 transcript = found.prompt.transcript.sampled(found.completion.token_ids).observed(new)
                 return Prompt(digests, found, transcript, new)
-        return Prompt(digests, None, self._whole(messages, tools), tuple(message.plain() for message in messages))
+        return Prompt(digests, None, self._whole(messages, tools), tuple(messages))
 
     def draw(self, prompt: Prompt, *, retry: bool = False) -> Node:
         """The draw for a request: an earlier one whose reply was not received, or a new one.
@@ -118,7 +118,7 @@ class Tree:
         self,
         node: Node,
         completion: Completion,
-        reply: ChatMessage,
+        reply: Message,
         stop: str | None = None,
         *,
         malformed: bool = False,
@@ -129,8 +129,8 @@ class Tree:
         if node.prompt.parent is not None:
             node.prompt.parent.children.append(node)
         for form in filter(None, (reply, with_stop(reply, stop))):
-            self._ends.setdefault(follow(node.prompt.digests[-1], form.meaning), []).append(node)
-            self._replies.setdefault(form.meaning, []).append(node)
+            self._ends.setdefault(follow(node.prompt.digests[-1], meaning(form)), []).append(node)
+            self._replies.setdefault(meaning(form), []).append(node)
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns to train on, branch after branch: every delivered reply once."""
@@ -151,14 +151,14 @@ class Tree:
             yield branch
             waiting = sorted([*waiting, *begun], key=lambda n: n.order)
 
-    def _extended(self, digest: bytes, reply: ChatMessage) -> Node | None:
+    def _extended(self, digest: bytes, reply: Message) -> Node | None:
         """The turn that ends with these messages; its reasoning is absent in the request, or the same."""
         found = [node for node in self._ends.get(digest, ()) if same_reasoning(node, reply)]
         ids = {call.id for call in reply.calls}
         named = (node for node in found if node.reply and ids & {call.id for call in node.reply.calls})
         return next(named, min(found, key=lambda node: node.order, default=None))
 
-    def _whole(self, messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> Transcript:
+    def _whole(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Transcript:
         """A branch from its beginning, with the sampled tokens of recorded replies."""
         transcript: Transcript | None = None
         new: list[Message] = []
@@ -167,18 +167,18 @@ class Tree:
             return self._begin(new, tools) if transcript is None else transcript.observed(tuple(new))
 
         for place, message in enumerate(messages):
-            recorded = self._replies.get(message.meaning, ()) if message.role == "assistant" else ()
+            recorded = self._replies.get(meaning(message), ()) if message.role == "assistant" else ()
             node = min(recorded, key=lambda each: each.order, default=None)
             ends = place + 1 < len(messages) and messages[place + 1].role != "assistant"
             begins = bool(new) and new[-1].role != "assistant"
             if node is None or node.completion is None or not (ends and begins):
-                new.append(message.plain())
+                new.append(message)
                 continue
             transcript, new = observed().sampled(node.completion.token_ids), []
         return observed()
 
 
-def same_reasoning(node: Node, reply: ChatMessage) -> bool:
+def same_reasoning(node: Node, reply: Message) -> bool:
     recorded = node.reply.reasoning if node.reply is not None else None
     return reply.reasoning is None or reply.reasoning.strip() == (recorded or "").strip()
 
@@ -198,17 +198,17 @@ def chain_turns(branch: Iterable[Node], fork: int) -> Iterator[Turn]:
         )
 
 
-def prefixes(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> Iterator[bytes]:
+def prefixes(messages: Sequence[Message], tools: Sequence[Tool]) -> Iterator[bytes]:
     """Yield the digest of the tools, and of every prefix of the messages."""
     digest = follow(b"", repr([tool.schema for tool in tools]))
     yield digest
     for message in messages:
-        digest = follow(digest, message.meaning)
+        digest = follow(digest, meaning(message))
         yield digest
 
 
-def follow(digest: bytes, meaning: str) -> bytes:
-    return blake2b(digest + meaning.encode(errors="surrogatepass"), digest_size=16).digest()
+def follow(digest: bytes, text: str) -> bytes:
+    return blake2b(digest + text.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def sampling_key(key: Key, node: Node) -> Key:

@@ -17,7 +17,7 @@ from gnomon.monitoring.endings import Ending, ending
 from gnomon.monitoring.programs import faults
 from gnomon.store import Record, RunReader
 from gnomon.store.codec import verdict_of
-from gnomon.types import Kind, Status, Verdict
+from gnomon.types import Calls, Kind, Status, Verdict
 
 __all__ = ["END", "Evidence", "Group", "RecordedRollout", "evidence_of"]
 
@@ -47,6 +47,8 @@ class RecordedRollout:
     turns: int
     faults: frozenset[str]
     """Of its program, by their names in `FAULTS`."""
+    malformed_call: bool
+    """Whether the environment's tools got a call that could not be read."""
     verdict: Verdict
     advantage: float | None
     """None where the record holds none."""
@@ -189,6 +191,12 @@ def grouped(records: Sequence[Record], kind: str) -> tuple[Group, ...]:
     )
 
 
+def has_malformed_call(body: Mapping[str, Any]) -> bool:
+    """In the format of the model, or in plain text, where the environment counts them."""
+    by_env = any(part["name"] == "malformed" and part["value"] > 0 for part in body["parts"])
+    return by_env or bool(Calls(**body.get("calls") or {}).malformed)
+
+
 def rollout_of(record: Record, spare: bool) -> RecordedRollout:
     body, prefix = record.body, "held-out:" if record.kind == "held_out" else ""
     verdict, stop = verdict_of(record), body.get("stop") or ""
@@ -203,6 +211,7 @@ def rollout_of(record: Record, spare: bool) -> RecordedRollout:
         stop=stop,
         turns=len(body.get("turns") or (1,)),
         faults=faults(body),
+        malformed_call=not body.get("end") and has_malformed_call(body),
         verdict=verdict,
         advantage=body.get("advantage"),
         spare=spare,

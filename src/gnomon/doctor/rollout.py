@@ -31,6 +31,8 @@ CUT_OFF = 0.2
 """Share of replies that a limit may end. TRL shows it as `completions/clipped_ratio`."""
 UNPARSABLE = 0.5
 """Share of replies that may lack an answer although most of them are complete."""
+MALFORMED = 0.5
+"""Share of rollouts that may have a tool call that could not be read."""
 ALIKE = 0.5
 """Share of groups whose replies may all be equal."""
 SHORT = 8
@@ -40,7 +42,7 @@ SHORT = 8
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Findings about rollouts. The more frequent of truncated and unparsable replies comes first."""
     mute = (cut_off, unparsable) if by_limit(evidence) else (unparsable, cut_off)
-    for check in (no_room, template, no_end, *mute, limited, alike):
+    for check in (no_room, template, malformed, no_end, *mute, limited, alike):
         if finding := check(evidence):
             yield finding
 
@@ -92,6 +94,21 @@ def template(evidence: Evidence) -> Finding | None:
         fix=evidence.again("policy.renderer=auto") + "   (and check eos_token_id in generation_config.json)",
         since=marked.since,
         read=marked.read,
+    )
+
+
+def malformed(evidence: Evidence) -> Finding | None:
+    """Tool calls that cannot be read."""
+    excess = excess_of(evidence, lambda rollout: rollout.malformed_call, MALFORMED)
+    if excess is None:
+        return None
+    return Finding(
+        name="rollout.malformed_call",
+        sentence=f"{percent(excess.rate)} of the rollouts have a tool call that cannot be read {excess.when}",
+        fix="show a complete call in the prompt, or "
+        + evidence.again(f"rollout.max_tokens={longer(evidence.recipe.get('rollout.max_tokens', 0))}"),
+        since=excess.since,
+        read=excess.read,
     )
 
 

@@ -166,8 +166,8 @@ def well_formed(subject: Subject) -> str:
             raise Fault(f"the id {task.id!r} must be a string", at(index))
         if not (isinstance(task.messages, tuple) and all(isinstance(m, Message) for m in task.messages)):
             raise Fault("messages must be a tuple of Message", at(index))
-        if not (task.messages and task.messages[-1].role == "user" and task.messages[-1].content.strip()):
-            raise Fault("the last message must have the role user and some text", at(index))
+        if not (task.messages and task.messages[-1].role in ("user", "tool") and task.messages[-1].content.strip()):
+            raise Fault("the last message must have the role user or tool, and some text", at(index))
     return f"{len(subject.tasks)} tasks, reward {low:g} … {high:g}, {subject.env.max_turns} turn(s)"
 
 

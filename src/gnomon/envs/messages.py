@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import json
 import math
 import re
 from base64 import b64decode
@@ -11,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.images import Image
-from gnomon.types import Message
+from gnomon.types import Message, ToolCall
 from gnomon.verifiers.slot import require_shallow
 
-__all__ = ["images_of", "messages_of", "prompt_of", "require_prompt", "text_of"]
+__all__ = ["call_of", "images_of", "messages_of", "prompt_of", "require_prompt", "text_of"]
 
 TEXTS = ("text", "input_text", "output_text")
 """Types of a part that is text."""
@@ -28,7 +29,7 @@ SPELLED = re.compile(r"""\s*\[?\s*\{\s*(['"])(role|content|from|value)\1\s*:\s*[
 
 
 def prompt_of(value: Any) -> tuple[Message, ...]:
-    """The messages of a prompt that a policy answers: the last one has text and is the user's.
+    """The messages of a prompt that a policy answers: the last one has text and is the user's or a tool's.
 
     Raises: ValueError, as `messages_of`, and for any other last message.
     """
@@ -39,8 +40,8 @@ def require_prompt(messages: tuple[Message, ...], value: Any) -> tuple[Message, 
     """The messages, if a policy can answer them. Args: value: that they were made of. Raises: ValueError."""
     if isinstance(value, str) and SPELLED.match(value):
         raise ValueError("it is the text of a list of messages; write the list itself, as in JSON lines or Parquet")
-    if messages[-1].role != "user":
-        raise ValueError(f"its last message has the role {messages[-1].role} and must have the role user")
+    if messages[-1].role not in ("user", "tool"):
+        raise ValueError(f"its last message has the role {messages[-1].role} and must have the role user or tool")
     if not messages[-1].content.strip():
         raise ValueError("it is empty")
     return messages
@@ -50,10 +51,10 @@ def messages_of(value: Any, folder: Path | None = None) -> tuple[Message, ...]:
     """Messages from a text, one message or a list of them.
 
     A message has `role` and `content`, or `from` and `value`. Its content is text, or a list of parts that are text or
-    images.
+    images. The assistant's may have `tool_calls` and `reasoning_content`, and a tool's `tool_call_id`.
 
     Args: folder: that names of image files are relative to; without one, parts are text.
-    Raises: ValueError for anything else: a call of a tool, a missing content, an unknown key, no message; ConfigError
+    Raises: ValueError for anything else: a missing content, an unknown key, no message; ConfigError
         E188 for an image that cannot be used.
     """
     if callable(getattr(value, "tolist", None)):  # An array or a scalar of numpy.
@@ -85,8 +86,6 @@ def message_of(value: Any, index: int, folder: Path | None = None) -> Message:
     role = value[who]
     if not isinstance(role, str) or not role.strip():
         raise ValueError(f"the {who} of message {index} is {role!r:.60} and must be the name of a role")
-    if value.get("tool_calls"):
-        raise ValueError(f"message {index} has tool_calls, and a prompt is text")
     images: list[Image] = []
 
     def image(part: Any) -> str:
@@ -96,10 +95,32 @@ def message_of(value: Any, index: int, folder: Path | None = None) -> Message:
         return ""
 
     try:
-        text = text_of(value[what], image)
-        return Message(role=ROLES.get(role, role), content=text, images=tuple(images))
+        text = "" if value[what] is None and value.get("tool_calls") else text_of(value[what], image)
+        return Message(
+            role=ROLES.get(role, role),
+            content=text,
+            images=tuple(images),
+            calls=tuple(map(call_of, value.get("tool_calls") or ())),
+            call_id=str(value.get("tool_call_id") or ""),
+            reasoning=value.get("reasoning_content") or None,
+        )
     except ValueError as error:
         raise ValueError(f"message {index}: {error}") from error
+
+
+def call_of(value: Any) -> ToolCall:
+    """A call of a tool, as chats have it: `function` has a name and its arguments, as text or as a mapping.
+
+    Raises: ValueError for anything else.
+    """
+    function = value.get("function", value) if isinstance(value, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"its tool call is {value!r:.60} and must have a function with a name and arguments")
+    assert isinstance(function, Mapping)
+    arguments = function.get("arguments") or {}
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(name=name, arguments=text, id=str(value.get("id") or ""))
 
 
 def images_of(value: Any, folder: Path) -> tuple[Image, ...]:

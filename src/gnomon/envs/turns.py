@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from gnomon.envs.base import Step, Tasks, user
 from gnomon.envs.wording import Wording
+from gnomon.images import Image
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 from gnomon.verifiers import Extraction, Strictness, extract
@@ -26,6 +27,8 @@ class Ask:
 
     text: str = ""
     """The player's observation since its last action; may be empty. Player 0 has already seen the task's messages."""
+    images: tuple[Image, ...] = ()
+    """They stand before the text."""
     legal: Collection[str] | None = None
     """The legal actions in lower case. None accepts any reply; `play` then receives the slot's text, or ""."""
     player: int = 0
@@ -33,6 +36,11 @@ class Ask:
     """The player's knowledge of the position, for experts. It is never shown to the policy."""
     tokens: int | None = None
     """Largest number of tokens of the reply; None: the limit of the run."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The observation; no message for an empty one."""
+        return (Message(role="user", content=self.text, images=self.images),) if self.images else user(self.text)
 
 
 Play = Generator[Ask, str, Sequence[float | Verdict]]
@@ -130,7 +138,7 @@ class Playing:
         """The current request: the player and its legal actions."""
         if self.ask.player != 0:
             raise ValueError(f"{type(env).__name__} asks player {self.ask.player} first; player 0 acts first")
-        self.messages = (*task.messages, *env.hinted(user(self.ask.text)))
+        self.messages = (*task.messages, *env.hinted(self.ask.messages))
         self.tokens = self.ask.tokens
         """Largest number of tokens of the first reply."""
         self._asked = {0}
@@ -151,7 +159,7 @@ class Playing:
             self.ask = self._play.send(move)
         except StopIteration as end:
             return self._end(end.value, player, extraction)
-        observed = self._observed(user(self.ask.text))
+        observed = self._observed(self.ask.messages)
         return Step(messages=observed, done=False, player=self.ask.player, tokens=self.ask.tokens)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gnomon.envs.base import Step
+from gnomon.envs.messages import call_of
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 
@@ -15,13 +16,13 @@ __all__ = ["key_json", "read_key", "read_messages", "read_step", "step_json", "t
 
 def task_json(task: Task) -> dict[str, Any]:
     """The parts of a task that a player may see, without its answer and its `info`."""
-    return {"id": task.id, "messages": [asdict(message) for message in task.messages]}
+    return {"id": task.id, "messages": [message.body for message in task.messages]}
 
 
 def step_json(step: Step) -> dict[str, Any]:
     verdicts = step.verdicts or ((step.verdict,) if step.verdict is not None else ())
     return {
-        "messages": [asdict(message) for message in step.messages],
+        "messages": [message.body for message in step.messages],
         "done": step.done,
         "player": step.player,
         "tokens": step.tokens,
@@ -42,7 +43,16 @@ def read_key(data: Mapping[str, Any]) -> Key:
 
 
 def read_messages(data: Any) -> tuple[Message, ...]:
-    return tuple(Message(role=str(one["role"]), content=str(one["content"])) for one in data)
+    return tuple(
+        Message(
+            role=str(one["role"]),
+            content=str(one["content"]),
+            calls=tuple(map(call_of, one.get("tool_calls") or ())),
+            call_id=str(one.get("tool_call_id") or ""),
+            reasoning=one.get("reasoning_content"),
+        )
+        for one in data
+    )
 
 
 def read_step(data: Mapping[str, Any]) -> Step:

@@ -11,7 +11,7 @@ from gnomon.envs.agent import LOST
 from gnomon.terminal import one_line, printable
 from gnomon.types import Calls, Turn
 
-__all__ = ["ending", "origin", "parents", "program_facts", "program_text", "tree"]
+__all__ = ["beside", "ending", "origin", "parents", "program_facts", "program_text", "tree"]
 
 
 def program_facts(end: str, turns: Sequence[Turn], calls: Calls | None = None) -> dict[str, Any]:

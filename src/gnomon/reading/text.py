@@ -11,12 +11,13 @@ from typing import Any
 
 from gnomon.errors import ConfigError
 from gnomon.monitoring.alarms import ADVICE
-from gnomon.reading.program import origin, program_facts, program_text
+from gnomon.reading.program import beside, origin, program_facts, program_text
 from gnomon.reading.reasons import verdict_reason
 from gnomon.store import Attempt, Record, RunReader
-from gnomon.store.codec import rollout_of
+from gnomon.store.codec import rollout_of, text_of
 from gnomon.store.layout import EXTENSION, is_rollout
 from gnomon.terminal import one_line, printable
+from gnomon.types import Calls
 from gnomon.verifiers.breakdown import Line, lines
 
 __all__ = [
@@ -338,8 +339,8 @@ def question(task_body: Mapping[str, Any]) -> str:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """The content of a message, after a line for every image, with the beginning of its file's name in `images/`."""
-    return "\n".join([*(f"[image {name[:16]}]" for name in message.get("images", ())), message["content"]])
+    """The text of a message, after a line for every image, with the beginning of its file's name in `images/`."""
+    return "\n".join([*(f"[image {name[:16]}]" for name in message.get("images", ())), text_of(message)])
 
 
 def shortened(row: Mapping[str, Any]) -> str:
@@ -369,6 +370,8 @@ def rollout(reader: RunReader, address: Address) -> dict[str, Any]:
     if match.body.get("end"):
         played = rollout_of(Record(kind="task", step=step, task=task, body=task_body), match)
         facts["program"] = program_facts(played.end, played.turns, played.calls)
+    elif match.body.get("calls"):
+        facts["beside"] = list(beside(Calls(**match.body["calls"])))
     return facts
 
 
@@ -391,6 +394,7 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
         [
             *conversation(facts),
             *(program_text(facts["program"]) if "program" in facts else ()),
+            *(f"--- {line}" for line in facts.get("beside", ())),
             f"--- verdict: {one_line(facts['status'])}   reward {figure(facts['reward'], 'g')}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
-from gnomon.types import Message, Origin, Segment, Tool
+from gnomon.types import Message, Origin, Parsing, Segment, Tool, ToolCall
 
 __all__ = ["Origin", "Parsing", "Renderer", "Reply", "Segment", "Segments", "Tool", "ToolCall", "joined"]
 
@@ -22,29 +21,6 @@ Segments = tuple[Segment, ...]
 def joined(segments: Iterable[Segment]) -> tuple[int, ...]:
     """The token ids of all segments, in order."""
     return tuple(token for segment in segments for token in segment.token_ids)
-
-
-class Parsing(StrEnum):
-    """Whether the tokens of a turn, or of a call in it, could be parsed."""
-
-    OK = "ok"
-    MALFORMED = "malformed"
-    """Complete, but not in the required format."""
-    TRUNCATED = "truncated"
-    """The tokens end before the end of the turn or call."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """One tool call, as it was sampled."""
-
-    name: str
-    """Empty if no name could be parsed."""
-    arguments: str
-    """The raw text of the arguments; `arguments_of` parses it. For a malformed call, its whole text."""
-    parsing: Parsing = Parsing.OK
-    problem: str = ""
-    """One sentence for the policy: why the call could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +34,11 @@ class Reply:
     parsing: Parsing
     problem: str = ""
     """One sentence for the policy: why the turn could not be parsed."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether it has a call that is not complete, or whose arguments are not an object."""
+        return not all(call.sound for call in self.tool_calls)
 
     @property
     def observations(self) -> tuple[Message, ...]:

@@ -14,7 +14,7 @@ from gnomon.rendering.refusals import no_place, no_tools
 from gnomon.rendering.turns import read_turn
 from gnomon.types import Message
 
-__all__ = ["ChatML", "tools_text", "turn"]
+__all__ = ["ChatML", "calls_text", "tools_text", "turn"]
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -86,7 +86,8 @@ class ChatML:
 
     def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
         """One turn of any role except tool."""
-        yield from turn(messages[place].role, Piece(origin, messages[place].content))
+        message = messages[place]
+        yield from turn(message.role, Piece(origin, message.content), *calls_text(message, origin))
 
     def _require_calls(self) -> None:
         if not {"<tool_call>", "</tool_call>"} <= self.encoding.control.keys():
@@ -95,6 +96,14 @@ class ChatML:
 
 def turn(role: str, *content: Piece) -> list[Piece]:
     return [template(f"<|im_start|>{role}\n"), *content, template("<|im_end|>\n")]
+
+
+def calls_text(message: Message, origin: Origin) -> Iterator[Piece]:
+    """The calls of a message, after its content."""
+    for place, call in enumerate(message.calls):
+        yield template(("\n" if place or message.content else "") + '<tool_call>\n{"name": "')
+        yield from [Piece(origin, json.dumps(call.name, ensure_ascii=False)[1:-1]), template('", "arguments": ')]
+        yield from [Piece(origin, call.arguments), template("}\n</tool_call>")]
 
 
 def tools_text(tools: Sequence[Tool]) -> Iterator[Piece]:

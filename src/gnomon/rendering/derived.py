@@ -94,7 +94,7 @@ class Derived(Published):
             before, _, text = text.partition(mark)
             yield Piece(Origin.TEMPLATE, before)
             own = Origin.TOOL if message.role == "tool" else origin
-            yield Piece(own, self.rule.spelled(message.role, message.content))
+            yield Piece(own, self.rule.spelled(message.role, message.text))
         yield Piece(Origin.TEMPLATE, text)
 
     def _require_tools(self, tools: Sequence[Tool]) -> None:

@@ -62,5 +62,5 @@ class Gemma:
         for place, message in enumerate(messages):
             yield template(f"<start_of_turn>{'user' if message.role == 'user' else 'model'}\n")
             yield from instructions if place == 0 else []
-            yield from [Piece(origin, message.content.strip()), template("<end_of_turn>\n")]
+            yield from [Piece(origin, message.text.strip()), template("<end_of_turn>\n")]
         yield template("<start_of_turn>model\n")

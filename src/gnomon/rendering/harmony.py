@@ -87,7 +87,7 @@ class Harmony:
 
     def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
         calls = self.parse(sampled).tool_calls
-        called = FUNCTIONS + calls[-1].name if calls and calls[-1].name else FUNCTIONS.rstrip(".")
+        called = _function(calls[-1]) if calls else FUNCTIONS.rstrip(".")
         return self.encoding.encode([self._closing(sampled), *self._turns(messages, Origin.ENVIRONMENT, called)])
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
@@ -126,9 +126,15 @@ class Harmony:
 
     def _turns(self, messages: Sequence[Message], origin: Origin, called: str | None) -> Iterator[Piece]:
         """All messages, and the beginning of the policy's turn. Args: called: author of a tool's result."""
-        for message in messages:
+        authors: dict[str, str] = {}
+        for place, message in enumerate(messages):
+            if message.calls:
+                yield from self._calls(message, origin, any(later.role == "user" for later in messages[place:]))
+                authors |= {call.id: _function(call) for call in message.calls}
+                called = _function(message.calls[-1])
+                continue
             if message.role == "tool" and called is not None:
-                yield from [template("<|start|>"), Piece(Origin.TOOL, called)]
+                yield from [template("<|start|>"), Piece(Origin.TOOL, authors.get(message.call_id, called))]
                 yield template(" to=assistant<|channel|>commentary<|message|>")
                 yield Piece(Origin.TOOL, message.content)
             elif message.role == "assistant":
@@ -143,6 +149,17 @@ class Harmony:
                 )
             yield template("<|end|>")
         yield template("<|start|>assistant")
+
+    def _calls(self, message: Message, origin: Origin, past: bool) -> Iterator[Piece]:
+        """A message with calls. Args: past: whether a user's message follows, so that its reasoning is removed."""
+        for channel, text in (("analysis", "" if past else message.reasoning), ("commentary", message.content)):
+            if text:
+                yield template(f"<|start|>assistant<|channel|>{channel}<|message|>")
+                yield from [Piece(origin, text), template("<|end|>")]
+        for call in message.calls:
+            yield from [template("<|start|>assistant to="), Piece(origin, _function(call))]
+            yield template("<|channel|>commentary <|constrain|>json<|message|>")
+            yield from [Piece(origin, call.arguments), template("<|call|>")]
 
     def _closing(self, sampled: Sequence[int]) -> Piece:
         """The end of a truncated message. A turn begins in the header of its first message."""
@@ -208,6 +225,11 @@ class Harmony:
             ids = ids[ids.index(self._channel) :] if self._channel in ids else ids
         ids = [*ids[:-1], self._end] if ids[-1] == self._return else ids
         return Segment(origin=Origin.POLICY, token_ids=tuple(ids))
+
+
+def _function(call: ToolCall) -> str:
+    """The author of a call's result."""
+    return FUNCTIONS + call.name if call.name else FUNCTIONS.rstrip(".")
 
 
 def _instructions(text: str, origin: Origin = Origin.TASK) -> list[Piece]:

@@ -109,8 +109,12 @@ def _turns(messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
         yield _header(ROLES[message.role])
         if message.role == "tool":
             yield Piece(Origin.TOOL, json.dumps(message.content, ensure_ascii=False))
+        elif len(message.calls) == 1 and not message.content:
+            (call,) = message.calls
+            yield from [template('{"name": "'), Piece(origin, json.dumps(call.name, ensure_ascii=False)[1:-1])]
+            yield from [template('", "parameters": '), Piece(origin, call.arguments), template("}")]
         else:
-            yield Piece(origin, message.content.strip())
+            yield Piece(origin, message.text.strip())
         yield template("<|eot_id|>")
     yield _header("assistant")
 

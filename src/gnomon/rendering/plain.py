@@ -54,7 +54,7 @@ def _lines(messages: Sequence[Message], origin: Origin) -> list[Piece]:
         piece
         for message in messages
         for piece in (
-            Piece(Origin.TOOL if message.role == "tool" else origin, message.content),
+            Piece(Origin.TOOL if message.role == "tool" else origin, message.text),
             Piece(Origin.TEMPLATE, "\n"),
         )
     ]

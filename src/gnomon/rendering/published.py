@@ -39,6 +39,7 @@ class Published:
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
         if tools:
             raise several_turns(self.encoding.tokenizer.folder)
+        messages = [replace(message, content=message.text, calls=()) for message in messages]
         marks, sight = _marks(messages), Sight(self.encoding, messages)
         run = partial(rendered, self.template, self.encoding.tokenizer.folder)
         marked = run([replace(message, content=mark) for message, mark in zip(messages, marks, strict=True)])
@@ -91,7 +92,7 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
     return written(
         template,
         folder,
-        [{"role": m.role, "content": m.content} | ({"images": len(m.images)} if m.images else {}) for m in messages],
+        [m.body | ({"images": len(m.images)} if m.images else {}) for m in messages],
         tools,
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Segments, joined
-from gnomon.rendering.chatml import ChatML, template, turn
+from gnomon.rendering.chatml import ChatML, calls_text, template, turn
 from gnomon.rendering.encoding import Piece
 from gnomon.rendering.turns import last_turn, without_thought
 from gnomon.types import Message
@@ -59,12 +60,13 @@ class Qwen3(ChatML):
         if message.role != "assistant":
             yield from turn(message.role, Piece(origin, message.content))
             return
-        thought, text = _apart(message.content)
+        thought, text = _apart(message.content) if message.reasoning is None else (message.reasoning, message.content)
+        calls = list(calls_text(replace(message, content=text.lstrip("\n")), origin))
         if any(_asks(later) for later in messages[place:]) or not (thought or place + 1 == len(messages)):
-            yield from turn("assistant", Piece(origin, text))
+            yield from turn("assistant", Piece(origin, text), *calls)
             return
         pieces = [Piece(origin, thought.strip("\n")), template("\n</think>\n\n"), Piece(origin, text.lstrip("\n"))]
-        yield from turn("assistant", template("<think>\n"), *pieces)
+        yield from turn("assistant", template("<think>\n"), *pieces, *calls)
 
 
 def _asks(message: Message) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from gnomon.rendering.base import Parsing, Renderer, Reply
+from gnomon.rendering.base import Renderer
 from gnomon.rendering.plain import Plain
 
 __all__ = ["reply_text"]
@@ -18,14 +17,5 @@ def reply_text(renderer: Renderer, prompt_ids: Sequence[int], text: str, token_i
     """
     if isinstance(renderer, Plain):
         return renderer.encoding.decode(renderer.encoding.opened(prompt_ids)) + text
-    return spoken(renderer.parse(token_ids, prompt_ids))
-
-
-def spoken(reply: Reply) -> str:
-    calls = [
-        f"<tool_call>{call.arguments}</tool_call>"
-        if call.parsing is not Parsing.OK
-        else f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}</tool_call>'
-        for call in reply.tool_calls
-    ]
-    return "\n".join(filter(None, [reply.text, *calls]))
+    reply = renderer.parse(token_ids, prompt_ids)
+    return "\n".join(filter(None, [reply.text, *(call.text for call in reply.tool_calls)]))

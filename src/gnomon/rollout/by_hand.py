@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gnomon.agents.exchange import CalledTool, ChatMessage, ChatReply, ChatRequest, Refused
+from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, meaning
 from gnomon.envs.agent import Launch
 from gnomon.rollout.programs import Programs
+from gnomon.types import Message, ToolCall
 
 __all__ = ["Person", "run"]
 
@@ -39,7 +39,7 @@ class Person:
     calls: int
     """Largest number of replies."""
     error: BaseException | None = None
-    _seen: tuple[ChatMessage, ...] = ()
+    _seen: tuple[Message, ...] = ()
     _replies: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -62,11 +62,10 @@ class Person:
 
     def _show(self, request: ChatRequest) -> None:
         """Write the messages that are new, and the tools of a new conversation."""
-        seen = [message.meaning for message in self._seen]
-        continues = bool(seen) and [message.meaning for message in request.messages[: len(seen)]] == seen
+        seen = [*map(meaning, self._seen)]
+        continues = bool(seen) and [*map(meaning, request.messages[: len(seen)])] == seen
         for message in request.messages[len(seen) if continues else 0 :]:
-            plain = message.plain()
-            self.write(f"{plain.role}: {plain.content}")
+            self.write(f"{message.role}: {message.text}")
         for tool in () if continues else request.tools:
             self.write(f"tool {tool.name}: {tool.description}")
 
@@ -80,16 +79,10 @@ class Person:
         """Nothing is open."""
 
 
-def typed_message(typed: str, request: ChatRequest, name: str) -> ChatMessage:
+def typed_message(typed: str, request: ChatRequest, name: str) -> Message:
     """The message that a person typed: `bash {"command": "ls"}` calls the tool `bash`."""
     tool, _, arguments = typed.strip().partition(" ")
-    if request.calls and tool in {each.name for each in request.tools} and is_json(arguments):
-        return ChatMessage(role="assistant", calls=(CalledTool(id=name, name=tool, arguments=arguments or "{}"),))
-    return ChatMessage(role="assistant", content=typed)
-
-
-def is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text or "{}"), dict)
-    except ValueError:
-        return False
+    call = ToolCall(id=name, name=tool, arguments=arguments or "{}")
+    if request.calls and tool in {each.name for each in request.tools} and call.sound:
+        return Message(role="assistant", calls=(call,))
+    return Message(role="assistant", content=typed)

@@ -13,6 +13,7 @@ from gnomon.agents.recorder import Bounds, Recorder
 from gnomon.engines.base import Engine
 from gnomon.envs.agent import Launch
 from gnomon.envs.base import Env, Step
+from gnomon.envs.offers import tools
 from gnomon.envs.workers import EnvWorkers, Remote
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
@@ -21,7 +22,7 @@ from gnomon.rollout.conversation import Conversation, beginning
 from gnomon.rollout.played import Played
 from gnomon.rollout.programs import Programs
 from gnomon.rollout.speakers import Own, Speaker
-from gnomon.types import Request, Sampling, Stop, Task
+from gnomon.types import Calls, Request, Sampling, Stop, Task
 
 __all__ = ["Episode", "Limits", "LocalRunner", "Runner", "reply_keys"]
 
@@ -102,6 +103,7 @@ class LocalRunner:
         """Largest number of replies of an episode."""
         self.programs = Programs()
         self._begin = beginning(env, self.renderer)
+        self._tooled = bool(tools(env))
 
     @property
     def room(self) -> int:
@@ -124,7 +126,7 @@ class LocalRunner:
         """An episode in which observations and replies take turns."""
         speakers = episode.speakers
         conversations = [Conversation(self._begin, s.preface, s.prefix.token_ids) for s in speakers]
-        stop, turn, written = None, 0, len(speakers[0].prefix.text)
+        stop, turn, malformed, written = None, 0, 0, len(speakers[0].prefix.text)
         while not step.done:
             speaker, conversation = speakers[step.player], conversations[step.player]
             prompt = conversation.observe(step.messages)
@@ -139,12 +141,20 @@ class LocalRunner:
             request = Request(prompt_ids=prompt, key=episode.reply_key(turn).bytes, sampling=sampling)
             completion = await speaker.reply(request)
             conversation.reply(completion)
+            malformed += self._tooled and self.renderer.parse(completion.token_ids, prompt).unreadable
             reply = speaker.text(completion, prompt)
             written = len(reply) - len(completion.text) if reply.endswith(completion.text) else written
             step = await self.workers.step(remote, reply)
             turn += 1
         turns = tuple(tuple(conversation.turns) for conversation in conversations)
-        return Played(task=episode.task, speakers=speakers, turns=turns, step=in_sampled(step, written), stop=stop)
+        return Played(
+            task=episode.task,
+            speakers=speakers,
+            turns=turns,
+            step=in_sampled(step, written),
+            stop=stop,
+            calls=Calls(malformed=malformed),
+        )
 
     def _reached(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""

@@ -36,6 +36,7 @@ from gnomon.types import (
     Status,
     Stop,
     Task,
+    ToolCall,
     Turn,
     Verdict,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "packed",
     "rollout_of",
     "task_of",
+    "text_of",
     "verdict_of",
 ]
 
@@ -335,18 +337,38 @@ def is_plain(value: Any) -> bool:
 
 def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages as JSON, with images by their hash."""
-    return [
-        {"role": message.role, "content": message.content}
-        | ({"images": [image.sha256 for image in message.images]} if message.images else {})
-        for message in messages
-    ]
+    return [message_body(message) for message in messages]
+
+
+def message_body(message: Message) -> dict[str, Any]:
+    more = {
+        "images": [image.sha256 for image in message.images],
+        "calls": [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in message.calls],
+        "call_id": message.call_id,
+        "reasoning": message.reasoning,
+    }
+    return {"role": message.role, "content": message.content} | {name: value for name, value in more.items() if value}
 
 
 def messages_of(messages: Sequence[Body]) -> tuple[Message, ...]:
-    return tuple(
-        Message(role=message["role"], content=message["content"], images=tuple(map(Image, message.get("images", ()))))
-        for message in messages
+    return tuple(map(message_of, messages))
+
+
+def message_of(body: Body) -> Message:
+    """The message as it was recorded."""
+    return Message(
+        role=body["role"],
+        content=body["content"],
+        images=tuple(map(Image, body.get("images", ()))),
+        calls=tuple(ToolCall(**call) for call in body.get("calls", ())),
+        call_id=body.get("call_id", ""),
+        reasoning=body.get("reasoning"),
     )
+
+
+def text_of(body: Body) -> str:
+    """The content of a recorded message, with its calls as text."""
+    return message_of(body).text
 
 
 def joined(segments: Sequence[Segment]) -> tuple[int, ...]:

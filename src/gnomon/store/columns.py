@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.store.codec import floats_of, logprobs_of
+from gnomon.store.codec import floats_of, logprobs_of, text_of
 from gnomon.store.layout import Record, is_rollout, set_of
 from gnomon.types import Finish, Status
 
@@ -97,7 +97,7 @@ def rollout_row(task_body: Mapping[str, Any], record: Record) -> dict[str, Any]:
         "sample": record.sample,
         "player": body.get("player", body.get("seat", 0)),  # As earlier versions wrote it.
         "task_id": clean(task_body["id"]),
-        "prompt": clean("\n".join(message["content"] for message in opening)),
+        "prompt": clean("\n".join(map(text_of, opening))),
         "answer": answer_text(task_body["answer"]),
         "reply": clean(body["reply"]),
         "messages": conversation(turns, opening),
@@ -123,7 +123,7 @@ def conversation(turns: Iterable[Mapping[str, Any]], opening: Iterable[Mapping[s
     for number, turn in enumerate(turns):
         before = turn["messages"] if number else opening
         reply = {"role": "assistant", "content": turn["reply"]}
-        messages += [{key: clean(message[key]) or "" for key in ("role", "content")} for message in (*before, reply)]
+        messages += [{"role": each["role"], "content": clean(text_of(each)) or ""} for each in (*before, reply)]
     return messages
 
 

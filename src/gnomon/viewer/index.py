@@ -22,6 +22,7 @@ from typing import Any
 
 from gnomon.errors import GnomonError
 from gnomon.store import Record, RunReader
+from gnomon.store.codec import text_of
 from gnomon.store.layout import is_rollout, of_set, set_of, unpack
 
 __all__ = ["Index", "Progress", "folded", "split_of", "texts_of"]
@@ -255,7 +256,7 @@ def texts_of(record: Record) -> Iterator[str]:
     if is_rollout(record.kind):
         yield str(body["reply"])
     for turn in (body, *body.get("turns", ())):
-        yield from (str(message["content"]) for message in turn.get("messages") or ())
+        yield from map(text_of, turn.get("messages") or ())
 
 
 def folded(text: str) -> str:

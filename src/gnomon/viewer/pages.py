@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from gnomon.store.codec import text_of
 from gnomon.terminal import printable
 from gnomon.types import Status
 
@@ -68,4 +69,4 @@ TEMPLATES = Environment(
     loader=PackageLoader("gnomon.viewer"), autoescape=True, undefined=StrictUndefined, finalize=visible
 )
 TEMPLATES.filters |= {"number": number, "rate": rate, "counted": count_text, "right": right, "day": day}
-TEMPLATES.filters |= {"page_of": page_of, "task_page_of": task_page_of, "prefix_of": prefix_of}
+TEMPLATES.filters |= {"page_of": page_of, "task_page_of": task_page_of, "prefix_of": prefix_of, "text_of": text_of}

@@ -9,6 +9,7 @@ from typing import Any
 
 from gnomon.reading.text import Address, task_at
 from gnomon.store import RunReader
+from gnomon.store.codec import text_of
 
 __all__ = ["tasks_through"]
 
@@ -45,4 +46,4 @@ def through(reader: RunReader, kind: str) -> Iterator[dict[str, Any]]:
 def prompt(reader: RunReader, row: dict[str, Any]) -> str:
     """The beginning of the last message of a task."""
     task_body = task_at(reader, Address(row["kind"], row["steps"][-1]["step"], row["task"]))
-    return str(task_body["messages"][-1]["content"])[:EXCERPT] if task_body["messages"] else ""
+    return text_of(task_body["messages"][-1])[:EXCERPT] if task_body["messages"] else ""

@@ -110,7 +110,7 @@ def sound(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 
 def prompt_of(task: Task) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in task.messages]
+    return [message.body for message in task.messages]
 
 
 def text_of(completion: Any) -> str:

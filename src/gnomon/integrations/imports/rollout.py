@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from gnomon.envs.messages import text_of
+from gnomon.envs.messages import call_of, text_of
 from gnomon.types import Completion, Finish, Message, Part, Task, Turn
 
 __all__ = ["Foreign", "message", "messages_of", "number", "single_turn", "task_of", "turns_of"]
@@ -44,7 +44,7 @@ class Foreign:
 
 def task_of(messages: Sequence[Message], answer: Any = None, own: str = "") -> Task:
     """A task. Its id is the hash of what is asked and the reference answer, unless the log has an id of its `own`."""
-    content = json.dumps([[[m.role, m.content] for m in messages], answer], sort_keys=True, default=str)
+    content = json.dumps([[[m.role, m.text] for m in messages], answer], sort_keys=True, default=str)
     return Task(id=own or sha256(content.encode()).hexdigest()[:16], messages=tuple(messages), answer=answer)
 
 
@@ -90,7 +90,7 @@ def turns_of(messages: Sequence[Message], finish: str | None = None) -> tuple[tu
             before.append(each)
             continue
         last = finish if len(turns) + 1 == replies else None
-        turns += single_turn(before, each.content, finish=last)
+        turns += single_turn(before, each.text, finish=last)
         before = []
     return (turns[0].messages if turns else tuple(before)), tuple(turns)
 
@@ -107,12 +107,17 @@ def finish_of(name: str | None) -> Finish:
 
 
 def message(row: Row) -> Message:
-    """A chat message. Parts that are no text, such as images and calls of tools, are kept as JSON."""
+    """A chat message. Parts of the content that are no text, such as images, are kept as JSON."""
     content = row.get("content")
     text = "" if content is None else text_of(content, logged)
-    if calls := row.get("tool_calls"):
-        text += ("\n" if text else "") + json.dumps(calls, default=str)
-    return Message(role=str(row.get("role", "user")), content=text)
+    calls = row.get("tool_calls") or []
+    try:
+        known = tuple(map(call_of, calls))
+    except ValueError:
+        text, known = "\n".join(filter(None, [text, json.dumps(calls, default=str)])), ()
+    return Message(
+        role=str(row.get("role", "user")), content=text, calls=known, call_id=str(row.get("tool_call_id") or "")
+    )
 
 
 def logged(part: Any) -> str:

@@ -100,7 +100,7 @@ def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, .
             first = next((at for at, is_sampled in enumerate(node.get("mask") or ()) if is_sampled), 0)
             turns += single_turn(
                 before,
-                reply.content,
+                reply.text,
                 finish=finish if i == last else None,
                 prompt_ids=[*tokens, *own[:first]],
                 token_ids=own[first:],

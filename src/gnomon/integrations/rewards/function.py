@@ -92,7 +92,7 @@ class FunctionReward(Foreign):
 
     def batch(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments of a function of many replies."""
-        prompt: Any = [{"role": message.role, "content": message.content} for message in task.messages]
+        prompt: Any = [message.body for message in task.messages]
         completion: Any = [{"role": "assistant", "content": reply}]
         if not self.conversational:
             prompt, completion = "\n".join(message.content for message in task.messages), reply

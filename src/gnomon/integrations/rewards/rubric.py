@@ -50,7 +50,7 @@ class RubricReward(Foreign):
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         rubric = self.opened()
-        prompt = [{"role": m.role, "content": m.content} for m in task.messages]
+        prompt = [m.body for m in task.messages]
         completion = [{"role": "assistant", "content": reply}]
         arguments = {"prompt": prompt, "completion": completion, "answer": task.answer, "info": task.info}
         arguments["task"] = task.info.get("task", "default")
@@ -101,7 +101,7 @@ class VerifiersTask(Foreign):
         """The rewards as parts. Raises: exceptions of `Task.score`, and VerifierError E132 for a missing reward."""
         vf, kind = v1(), called(self.task)
         fields = {**task.info, self.gold: task.answer}
-        prompt = [{"role": m.role, "content": m.content} for m in task.messages]
+        prompt = [m.body for m in task.messages]
         own = kind(kind.data_type()(prompt=prompt, **fields))  # type: ignore[attr-defined]
         history = [vf.MessageNode(message=message) for message in own.data.prompt]
         for i, node in enumerate(history):

@@ -65,7 +65,7 @@ class TrlReward(Foreign):
         return [tuple(parts) for parts in results]
 
     def scores(self, function: Function, calls: Sequence[tuple[Task, str]]) -> list[float | None]:
-        prompts: list[Any] = [[{"role": m.role, "content": m.content} for m in task.messages] for task, _ in calls]
+        prompts: list[Any] = [[m.body for m in task.messages] for task, _ in calls]
         completions: list[Any] = [[{"role": "assistant", "content": reply}] for _, reply in calls]
         if not self.conversational:
             prompts = ["\n".join(m.content for m in task.messages) for task, _ in calls]

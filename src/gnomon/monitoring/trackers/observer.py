@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from gnomon.store import EvaluationRecord, Record, RunStatus, StepRecord
+from gnomon.store.codec import text_of
 
 __all__ = ["Sample", "Sink", "TrackedRun", "Tracker"]
 
@@ -178,7 +179,7 @@ def samples(records: Iterable[Record], most: int) -> list[Sample]:
     prompt = ""
     for record in records:
         if record.kind == "task":
-            prompt = "\n".join(message["content"] for message in record.body["messages"])
+            prompt = "\n".join(map(text_of, record.body["messages"]))
         elif len(result) < most and record.task is not None and record.sample is not None:
             facts = {name: record.body[name] for name in ("status", "reward", "reply")}
             result.append(Sample(task=record.task, sample=record.sample, prompt=prompt, **facts))
