@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 from gnomon.envs import ENVS
 from gnomon.envs.gallery import example, facts, judge_source, options, summary
 from gnomon.store import RunReader
+from gnomon.store.codec import text_of
 from gnomon.viewer.requests import NotShown
 
 __all__ = ["environment_facts", "environment_rows"]
@@ -74,4 +75,4 @@ def recorded_prompt(folder: Path) -> str:
     """The first prompt that a run recorded; empty before it did."""
     with RunReader(folder) as reader, reader.snapshot():
         task = next(iter(reader.records(kind="task")), None)
-    return "\n".join(str(message["content"]) for message in task.body["messages"]) if task else ""
+    return "\n".join(map(text_of, task.body["messages"])) if task else ""
