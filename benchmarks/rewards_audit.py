@@ -1,7 +1,8 @@
 """Audit the rewards that other packages ship: the table of docs/rewards.md.
 
-    pip install --no-deps verl==0.9.1 openrlhf==0.11.2 ms-swift==4.6.0 skyrl-gym==0.4.0
-    pip install math-verify==0.9.0 pylatexenc
+    pip install --no-deps verl==0.9.1 openrlhf==0.11.2 ms-swift==4.6.0 skyrl-gym==0.4.0 trl==1.16.0 areal==1.0.4 \\
+        mathruler==0.1.0 lm-eval==0.4.13 lighteval==0.13.0 opencompass==0.5.4 deepeval==4.3.1
+    pip install math-verify==0.9.0 antlr4-python3-runtime==4.11.0 pylatexenc colorlog nest-asyncio tqdm
     python benchmarks/rewards_audit.py [NAME …]
 
 Of a package, only the file with the reward is loaded. The tasks are 24 sums of two numbers; a right reply has the form
@@ -10,7 +11,7 @@ that the reward asks for.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import os
 import random
@@ -19,6 +20,8 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,16 +36,18 @@ REWARDS: dict[str, tuple[str, str]] = {}
 
 @cache
 def loaded(path: str) -> ModuleType:
-    """A file of a package, without the package."""
-    file = next(Path(folder, path) for folder in sys.path if Path(folder, path).is_file())
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    if path.startswith("swift/"):  # It imports the type of an argument.
+    """A file of a package. The packages around it are empty: to import them would import their trainers."""
+    folder = next(folder for folder in sys.path if Path(folder, path).is_file())
+    parts = Path(path.removesuffix("/__init__.py")).with_suffix("").parts
+    for depth in range(1, len(parts)):
+        name = ".".join(parts[:depth])
+        if name not in sys.modules:
+            sys.modules[name] = module_from_spec(ModuleSpec(name, None, is_package=True))
+            sys.modules[name].__path__ = [str(Path(folder, *parts[:depth]))]
+    if parts[0] == "swift":  # It imports the type of an argument.
         sys.modules["swift.infer_engine"] = ModuleType("swift.infer_engine")
         sys.modules["swift.infer_engine"].__dict__["InferRequest"] = object
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(".".join(parts))
 
 
 def reward(name: str, package: str, form: str, path: str, call: Call) -> None:
@@ -56,7 +61,9 @@ def reward(name: str, package: str, form: str, path: str, call: Call) -> None:
 
 
 V, S, G = "verl/utils/reward_score", "swift/rewards/orm.py", "skyrl_gym/envs"
+T, A, L = "trl/rewards/accuracy_rewards.py", "areal/reward/__init__.py", "lm_eval/tasks"
 VERL, SWIFT, SKYRL = "verl 0.9.1", "ms-swift 4.6.0", "skyrl-gym 0.4.0"
+TRL, AREAL, LM_EVAL = "trl 1.16.0", "areal 1.0.4", "lm-eval 0.4.13"
 reward("verl_gsm8k", VERL, HASH, f"{V}/gsm8k.py", lambda m, r, a: m.compute_score(r, a))
 reward("verl_gsm8k_flexible", VERL, HASH, f"{V}/gsm8k.py", lambda m, r, a: m.compute_score(r, a, method="flexible"))
 reward("verl_math_reward", VERL, BOXED, f"{V}/math_reward.py", lambda m, r, a: m.compute_score(r, a))
@@ -77,6 +84,37 @@ reward("skyrl_search_subem", SKYRL, TAGS, f"{G}/search/utils.py",
        lambda m, r, a: m.compute_score_subem(r, {"target": a}))  # fmt: skip
 reward("openrlhf_math", "openrlhf 0.11.2", BOXED, "openrlhf/utils/math_utils.py",
        lambda m, r, a: m.grade_answer(m.extract_boxed_answer(r) or "", a))  # fmt: skip
+reward("trl_accuracy", TRL, BOXED, T, lambda m, r, a: m.accuracy_reward([[{"content": r}]], [a])[0])
+reward("trl_reasoning_accuracy", TRL, TAGGED_BOX, T,
+       lambda m, r, a: m.reasoning_accuracy_reward([[{"content": r}]], [a])[0])  # fmt: skip
+reward(
+    "math_verify",
+    "math-verify 0.9.0",
+    BOXED,
+    "math_verify/__init__.py",
+    lambda m, r, a: m.math_metric(*[[m.LatexExtractionConfig(), m.ExprExtractionConfig()]] * 2)([a], [r])[0],
+)
+reward("areal_gsm8k", AREAL, BOXED, A, lambda m, r, a: m.gsm8k_reward_fn("", r, [], [], a))
+reward("areal_geometry3k", AREAL, "It is [{0}].", A, lambda m, r, a: m.geometry3k_reward_fn("", r, [], [], a))
+reward("areal_clevr", AREAL, "It is [{0}].", A, lambda m, r, a: m.clevr_count_70k_reward_fn("", r, [], [], a))
+reward("mathruler", "mathruler 0.1.0", BOXED, "mathruler/grader.py",
+       lambda m, r, a: m.grade_answer(m.extract_boxed_content(r), a))  # fmt: skip
+reward("lm_eval_hendrycks", LM_EVAL, "The sum is ${0}$.", f"{L}/hendrycks_math/utils.py",
+       lambda m, r, a: m.process_results({"solution": f"\\boxed{{{a}}}"}, [r])["exact_match"])  # fmt: skip
+reward("lm_eval_aime", LM_EVAL, BOXED, f"{L}/aime/utils.py",
+       lambda m, r, a: m.process_results({"answer": a}, [r])["exact_match"])  # fmt: skip
+reward("lm_eval_hrm8k", LM_EVAL, "$\\boxed{{{0}}}$", f"{L}/hrm8k/default/utils.py",
+       lambda m, r, a: m.process_results({"answer": a}, [r])["exact_match"])  # fmt: skip
+reward("lm_eval_agieval", LM_EVAL, BOXED, f"{L}/agieval/utils.py",
+       lambda m, r, a: m.is_equiv(m.parse_math_answer(r), a))  # fmt: skip
+reward("lighteval_math", "lighteval 0.13.0", "\\boxed{{{0}}}", "lighteval/metrics/normalizations.py",
+       lambda m, r, a: m.math_normalizer(r) == m.math_normalizer(f"\\boxed{{{a}}}"))  # fmt: skip
+reward("lighteval_gsm8k", "lighteval 0.13.0", HASH, "lighteval/metrics/normalizations.py",
+       lambda m, r, a: m.gsm8k_normalizer(r) == m.gsm8k_normalizer(f"#### {a}"))  # fmt: skip
+reward("opencompass_agieval", "opencompass 0.5.4", BARE, "opencompass/datasets/agieval/math_equivalence.py",
+       lambda m, r, a: m.is_equiv(r, a))  # fmt: skip
+reward("deepeval_quasi_exact", "deepeval 4.3.1", BARE, "deepeval/scorer/scorer.py",
+       lambda m, r, a: m.Scorer.quasi_exact_match_score(a, r))  # fmt: skip
 
 
 def tasks(form: str, folder: Path) -> Path:

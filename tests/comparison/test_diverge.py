@@ -100,6 +100,14 @@ def test_logs_of_trl_are_compared_by_their_texts(old: str, new: str, stage: str,
     assert (found.step, found.stage) == (10, stage) and not diverge(tmp_path / "a", tmp_path / "a")
 
 
+def test_groups_of_another_size_and_a_shorter_run_are_named(made: Made) -> None:
+    base, larger = made(objective="dr_grpo"), made(objective="dr_grpo", rollout={"group": 8})
+    found = diverge(base, larger)
+    assert (found.stage, found.where, found.values) == ("tasks", "group 0, rollouts", ("4", "8"))
+    shorter = diverge(base, made(objective="dr_grpo", steps=1))
+    assert not shorter and "equal    in 1 steps; A has 2, B has 1" in str(shorter)
+
+
 @pytest.mark.parametrize("stage", STAGES[:-1])
 def test_a_difference_in_recorded_values_is_placed(stage: str) -> None:
     a: dict[str, Any]

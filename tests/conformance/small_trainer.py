@@ -13,6 +13,8 @@ END = 2
 FAULTS = {
     "one advantage": ("one step", "only the last rollout of each group has an advantage"),
     "no end token": ("one step", "the end token is not in the loss"),
+    "no first token": ("one step", "the first token is not in the loss"),
+    "over the step": ("one step", "rewards are compared with the mean of the whole step"),
     "no baseline": ("one step", "the advantage is the reward, without a baseline"),
     "own length": ("one step", "each rollout is divided by its own length"),
     "mean of means": ("micro-batches", "in micro-batches of 6, it differs from the same step in one"),
@@ -68,6 +70,9 @@ def scaled(rewards: Tensor, batch: SimpleNamespace, fault: str) -> Tensor:
     """Advantages of one group. A reward of NaN is that of a rollout that could not be judged."""
     if fault == "no baseline":
         return rewards
+    if fault == "over the step":
+        every = torch.tensor([row.reward for row in batch.rows if row.reward is not None], dtype=torch.float64)
+        return rewards - every.mean()
     known = rewards[~rewards.isnan()]
     centred = rewards - known.mean()
     if batch.objective == "dr_grpo":
@@ -115,6 +120,8 @@ def gradient(batch: SimpleNamespace, fault: str = "") -> dict[str, Tensor]:
     ends = torch.tensor([row.completion[-1] == END for row in batch.rows])
     if (batch.mask_truncated and fault != "no filter") or fault == "always filters":
         masks = masks * ends[:, None]
+    if fault == "no first token":
+        masks[:, 0] = 0
     if fault == "no end token":
         masks = masks * padded([[int(token != END) for token in row.completion] for row in batch.rows])
     judged = torch.tensor([row.reward is not None or fault == "failed is wrong" for row in batch.rows])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from importlib.util import find_spec
+from collections.abc import Callable
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,7 +17,12 @@ from torch import Tensor
 
 from commands import command
 from conformance.small_trainer import FAULTS, ONLY, gradient
-from gnomon.conformance import Grade, Trainer, conform, trainer
+from gnomon.conformance import Grade, Trainer, conform, process, trainer
+from gnomon.conformance.checks import row_of, step
+from gnomon.conformance.policy import policies
+from gnomon.conformance.subject import Subject
+from gnomon.errors import GnomonError
+from gnomon.objectives import objective
 
 HERE = Path(__file__).parent
 SMALL = f"{HERE / 'small_trainer.py'}:gradient"
@@ -39,6 +46,8 @@ def test_a_sound_trainer_passes_every_check(name: str) -> None:
 ALSO = {
     "one advantage": {"expected gradient", "order of rows"},
     "no end token": {"expected gradient"},
+    "no first token": {"expected gradient"},
+    "over the step": {"expected gradient"},
     "no baseline": {"expected gradient", "groups of one"},
     "own length": {"expected gradient"},
     "always filters": {"expected gradient"},
@@ -50,7 +59,8 @@ ALSO = {
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "neighbours"])
 def test_a_planted_fault_is_named_and_no_other(fault: str) -> None:
     check, text = FAULTS[fault]
-    wrong = {cell.check: cell for cell in conform(small(fault), [ONLY.get(fault, "grpo")]) if cell.grade != "PASS"}
+    cells = conform(small(fault), [ONLY.get(fault, "grpo")])
+    wrong = {cell.check: cell for cell in cells if cell.grade not in ("PASS", "refused")}
     assert wrong[check].grade is Grade.FAIL and wrong[check].text == text
     assert set(wrong) == {check} | ALSO.get(fault, set())
     assert all(cell.grade is Grade.FAIL for cell in wrong.values())
@@ -101,15 +111,107 @@ def test_what_cannot_be_tested_is_an_error(words: list[str], code: str, said: st
     assert done.returncode == 2 and code in done.stderr and said in done.stderr and "fix: " in done.stderr
 
 
-def test_an_error_of_the_trainer_is_shown_with_its_place(tmp_path: Path) -> None:
+BROKEN = {
+    "return batch.rows[99]": ("E546", "IndexError"),
+    "raise SystemExit(3)": ("E546", "exit code is 3"),
+    "__import__('os').close(0); return {}": ("E096", "no gradient of some parameters"),
+    "return None": ("E096", "gradient(batch) returned NoneType"),
+    "return {'lm_head.weight': None}": ("E096", "the gradient of lm_head.weight is NoneType"),
+    "return {name: 0.0 for name in NAMES}": ("E096", "of another shape"),
+}
+"""Bodies of a trainer's function, with the code and a piece of what is said."""
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("body", BROKEN)
+def test_what_is_no_gradient_is_an_error_with_a_fix(body: str, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
-    file.write_text("def gradient(batch):\n    return batch.rows[99]\n")
+    names = [name for name in policies()[0].shapes]
+    file.write_text(f"NAMES = {names!r}\n\ndef gradient(batch):\n    {body}\n")
+    with trainer(f"{file}:gradient") as theirs, pytest.raises(GnomonError) as raised:
+        conform(theirs, ["grpo"])
+    code, said = BROKEN[body]
+    assert raised.value.code == code and said in str(raised.value) and "fix: " in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_of_that_name\n", "No module named 'nothing_of_that_name'"),
+        ("def gradient(batch:\n", "was never closed"),
+        ("OBJECTIVES = ['grpo']\ndef gradient(batch): ...\n", "OBJECTIVES must be a dictionary"),
+        ("def gradients(batch): ...\n", "it has no function gradient"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_an_error(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(text)
     done = command("conform", f"{file}:gradient", "grpo")
-    assert done.returncode == 1 and "E546" in done.stderr and "line 2, in gradient" in done.stderr
-    assert "IndexError" in done.stderr and "Traceback" not in done.stderr
-    file.write_text("raise SystemExit(3)\n")
-    ended = command("conform", f"{file}:gradient", "grpo")
-    assert ended.returncode == 1 and "E546" in ended.stderr and "exit code is 3" in ended.stderr
+    assert done.returncode == 1 and "E546" in done.stderr and said in done.stderr
+    assert "fix: " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_trainer_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "SECONDS", 2.0)
+    file = tmp_path / "slow.py"
+    file.write_text("import time\ndef gradient(batch):\n    time.sleep(600)\n")
+    with trainer(f"{file}:gradient") as theirs, pytest.raises(GnomonError, match="did not answer within 2 s"):
+        conform(theirs, ["grpo"])
+
+
+def test_a_part_without_a_gradient_and_a_type_of_16_bits_are_named() -> None:
+    def changed(change: Callable[[str, Tensor], Tensor]) -> str:
+        sound = small().gradient
+        return step(Subject(
+            trainer=Trainer(gradient=lambda body: {k: change(k, v) for k, v in sound(body).items()}, objectives={}),
+            name="grpo", row=objective("grpo"), policy=policies()[0], reference=policies()[1],
+        )).text  # fmt: skip
+
+    assert changed(lambda name, value: value * (name != "lm_head.weight")) == "the gradient of lm_head.weight is 0"
+    assert changed(lambda name, value: value.half()) == "the rounding of a type of 16 bits is in it"
+
+
+def adapter(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, process.ADAPTERS[name])
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", process.ADAPTERS)
+def test_an_adapter_names_rows_that_can_be_tested_and_loads_without_its_library(name: str) -> None:
+    module = adapter(name)
+    assert [row_of(row).name for row in module.OBJECTIVES.values()] and callable(module.gradient)
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("name", [name for name in process.ADAPTERS if not find_spec(name)])
+def test_a_missing_library_is_an_error_that_names_an_interpreter(name: str) -> None:
+    done = command("conform", name)
+    assert done.returncode == 1 and "E546" in done.stderr and f"No module named '{name}" in done.stderr
+    assert "--python" in done.stderr and "Traceback" not in done.stderr
+
+
+CLEAN = {
+    "verl": ("grpo, seq-mean-token-mean", {"groups of one", "equal rewards"}),
+    "openrlhf": ("group_norm, seq-mean-token-mean", {"equal rewards", "KL penalty"}),
+    "areal": ("dapo", set()),
+}
+"""An objective whose plain step is right, and the checks that it fails."""
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("name", CLEAN)
+def test_libraries_have_the_grades_of_the_scoreboard(name: str) -> None:
+    python = os.environ.get(f"GNOMON_{name.upper()}_PYTHON") or (sys.executable if find_spec(name) else "")
+    if not python:
+        pytest.skip(f"{name} is not installed, and GNOMON_{name.upper()}_PYTHON names no interpreter that has it")
+    mine, wrong = CLEAN[name]
+    with trainer(name, python) as theirs:
+        cells = {cell.check: cell for cell in conform(theirs, [mine])}
+    assert {check for check, cell in cells.items() if cell.grade is Grade.FAIL} == wrong
+    assert cells["one step"].grade is cells["micro-batches"].grade is cells["clip edges"].grade is Grade.PASS
 
 
 @pytest.mark.long

@@ -49,14 +49,19 @@ def own_solutions(case: Case) -> Iterator[Finding]:
     rejected = [judgement for judgement in judgements if not judgement.correct and judgement.outcome != "unasked"]
     rate = mean_interval([float(not judgement.correct) for judgement in judgements])
     case.tables.setdefault("errors", {})["right answers refused"] = interval(rate)
+    why, fix = (
+        "the policy is trained away from correct answers",
+        "accept every answer that `solution` gives, on every task",
+    )
+    if all(judgement.outcome != "verdict" for judgement in judgements):
+        why, fix = "no reply is judged", "call it by itself on one task, and repair what it raises or where it ends"
     if rejected:
         yield case.finding(
             "correctness.own_solution", Severity.BLOCKING,
             f"{len(rejected)} of {len(judgements)} correct replies are rejected: "
             f"{excerpt(rejected[0].reply)} is {rejected[0]}",
             rejected, claim="not judgement.correct",
-            why="the policy is trained away from correct answers",
-            fix="accept every answer that `solution` gives, on every task",
+            why=why, fix=fix,
         )  # fmt: skip
     top = case.subject.verifier.reward_range[1]
     short = [r for r in judgements if r.correct and not math.isclose(r.reward, top, abs_tol=1e-9)]

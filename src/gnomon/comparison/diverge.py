@@ -30,7 +30,8 @@ replies are compared as texts."""
 NUMBERS = ("log-probabilities", "advantage", "coefficient", "gradient norm", "weights")
 """Stages whose values are compared up to a tolerance."""
 ADVICE = {
-    "tasks": "compare the seeds, the rows and their order (shuffling, filters, a resumed data loader)",
+    "tasks": "compare the seeds, the rows and their order (shuffling, filters, a resumed data loader), and how many "
+    "rollouts a group has",
     "prompt tokens": "compare the chat templates, the system prompts, and whether the start token is added twice; "
     "after the first turn, what the environment or its tools replied",
     "sampled tokens": "compare temperature, top-p and top-k, the samplers' seeds, stop tokens and length limits",
@@ -54,6 +55,8 @@ class Divergence:
     b: Path
     steps: int
     """Steps that were compared in full."""
+    recorded: tuple[int, int]
+    """Steps that each run has."""
     step: int | None = None
     stage: str = ""
     """One of `STAGES`; empty where the runs do not part."""
@@ -80,7 +83,8 @@ class Divergence:
             lines += [f"text {name}   {text}" for name, text in zip("AB", self.texts, strict=True) if text]
             lines += [f"look     {ADVICE[self.stage]}"]
         else:
-            lines += [f"equal    in {self.steps} steps"]
+            a, b = self.recorded
+            lines += [f"equal    in {self.steps} steps{f'; A has {a}, B has {b}' if a != b else ''}"]
         if self.unknown:
             lines += [f"unknown  {', '.join(self.unknown)}: not recorded by both"]
         return "\n".join(lines)
@@ -96,6 +100,7 @@ def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence
     with RunReader(a) as one, RunReader(b) as two:
         readers, known, steps = (one, two), set[str](), 0
         both = [steps_of(reader) for reader in readers]
+        recorded = (len(both[0]), len(both[1]))
         for step, other in zip(*both, strict=False):
             facts = [dict(stages(reader, at)) for reader, at in zip(readers, (step, other), strict=True)]
             if not all(any(fact.get("sampled tokens, 0", {}).values()) for fact in facts):
@@ -116,12 +121,12 @@ def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence
                 if steps and "weights" not in known and stage in ("sampled tokens", "log-probabilities"):
                     stage = "weights"  # All that the step before did is equal, and other weights have sampled.
                 return Divergence(
-                    a=one.folder, b=two.folder, steps=steps, step=step, stage=stage, where=where,
+                    a=one.folder, b=two.folder, steps=steps, recorded=recorded, step=step, stage=stage, where=where,
                     values=values, texts=shortened(*texts) if any(texts) else ("", ""), unknown=unknown,
                 )  # fmt: skip
             steps += 1
         unknown = tuple(name for name in STAGES[:-1] if name not in known)
-        return Divergence(a=one.folder, b=two.folder, steps=steps, unknown=unknown)
+        return Divergence(a=one.folder, b=two.folder, steps=steps, recorded=recorded, unknown=unknown)
 
 
 def steps_of(reader: RunReader) -> list[int]:
@@ -147,7 +152,8 @@ def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]
     named = [(f"group {n}, rollout {rollout.sample}", rollout) for n, g in enumerate(groups) for rollout in g.rollouts]
     bodies = [record.body for record in reader.records("rollout", step)]
     learned = dict(zip((name for name, _ in named), bodies, strict=False)) if len(bodies) == len(named) else {}
-    yield "tasks", {f"group {n}": asked(group) for n, group in enumerate(groups)}
+    sizes = {f"group {n}, rollouts": len(group.rollouts) for n, group in enumerate(groups)}
+    yield "tasks", {f"group {n}": asked(group) for n, group in enumerate(groups)} | sizes
     for turn in range(max((len(rollout.turns) for _, rollout in named), default=0)):
         at = f", turn {turn}" if turn else ""
         there = {name: rollout for name, rollout in named if len(rollout.turns) > turn}
@@ -203,7 +209,9 @@ def first(
             continue
         for place, (x, y) in enumerate(zip_longest(left, right, fillvalue=math.nan)):
             if apart(stage, x, y, max(numbers, default=1e-300)) > tolerance:
-                return (f"{name}, token {place}" if len(left) > 1 else name, (f"{x:.9g}", f"{y:.9g}")), True
+                where = [name] if name else []
+                where += [f"{'token' if name else 'value'} {place}"] if len(left) > 1 else []
+                return (", ".join(where), (f"{x:.9g}", f"{y:.9g}")), True
     return None, True
 
 

@@ -46,10 +46,21 @@ def step(subject: Subject) -> Cell:
         if scale and apart(found, scale * each, subject.size) <= SAME:
             matches.append((changes, abs(scale - 1) > SCALED, replace(reading, scale=scale)))
     if not matches:
-        return cell
+        return replace(cell, text=cell.text or blemish(subject, found, right[0][1], cell))
     _, scaled, subject.reading = min(matches, key=lambda match: (match[0] + match[1], match[1]))
     times = f"{subject.reading.scale:.4g} times" if scaled else ""
     return replace(cell, text="; ".join(part for part in (subject.reading.text, times) if part))
+
+
+def blemish(subject: Subject, found: Tensor, wanted: Tensor, cell: Cell) -> str:
+    """What else is known of a gradient that equals no reading."""
+    sizes = [shape.numel() for shape in subject.policy.shapes.values()]
+    parts = [torch.split(value, sizes) for value in (found, wanted)]
+    still = [name for name, ours, right in zip(subject.policy.shapes, *parts, strict=True) if right.any() > ours.any()]
+    if still:
+        return f"the gradient of {', '.join(still)} is 0"
+    rounded = cell.error is not None and cell.error < ROUNDED
+    return "the rounding of a type of 16 bits is in it" if rounded else ""
 
 
 def expectation(subject: Subject) -> Cell:

@@ -22,6 +22,10 @@ Kept = Callable[[Row], Sequence[int]]
 """1 for each token of a completion that the loss has."""
 
 
+def without_first(row: Row) -> Sequence[int]:
+    return (0, *row.sampled[1:])
+
+
 def sampled(row: Row) -> Sequence[int]:
     return row.sampled
 
@@ -112,8 +116,10 @@ def penalised(policy: Policy, batch: Batch, reference: Policy) -> Batch:
 
 
 def credit(reading: Reading, batch: Batch, left: Sequence[Tensor]) -> Tensor:
-    """[tokens] the advantage of every token that the loss has."""
+    """[tokens] the advantage of every token that the loss has. Raises: NotImplementedError where no paper has one."""
     if reading.row.scope is Scope.STEP:
+        if any(row.reward is None for row in batch.rows):
+            raise NotImplementedError("not tested: a failed rollout where rewards are compared over the whole step")
         matrix = torch.tensor([[row.reward for row in group] for group in batch.groups], dtype=torch.float64)
         each = list(reading.row.advantage(matrix).flatten())
         return torch.cat([value.expand(int(keep.sum())) for value, keep in zip(each, left, strict=True)])
@@ -151,7 +157,7 @@ def declared(row: Objective) -> list[Reading]:
         raise ValueError(f"conform compares rows that need only rewards and log-probabilities, and {row.name} does not")
     found = [Reading(text="", row=row)]
     if is_standardised(row.advantage):
-        for epsilon in (1e-4, 1e-6, 1e-8):
+        for epsilon in (1e-4, 1e-5, 1e-6, 1e-8):
             found.append(Reading(text=f"ε = {epsilon:g}", row=replace(row, advantage=population(epsilon))))
             found.append(Reading(text=f"{SAMPLE}; ε = {epsilon:g}", row=replace(row, advantage=sample(epsilon))))
     return found
@@ -178,6 +184,10 @@ def last_alone(advantage: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tens
     return only
 
 
+def over_step(rewards: Tensor) -> Tensor:
+    return rewards - rewards.mean()
+
+
 def negative(advantage: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda rewards: -advantage(rewards)
 
@@ -189,6 +199,7 @@ ADVANTAGES: dict[str, Callable[[Tensor], Tensor]] = {
     "the advantage is divided by the standard deviation of the group (over N)": population(1e-4),
     "the advantage is divided by the standard deviation of the group (over N−1)": sample(1e-4),
 }
+OVER_STEP = "rewards are compared with the mean of the whole step"
 AGGREGATES: dict[str, Aggregate] = {
     "each rollout is divided by its own length": aggregate.sequence_mean,
     "the sum is divided by all tokens of the step": aggregate.token_mean,
@@ -198,6 +209,7 @@ AGGREGATES: dict[str, Aggregate] = {
 KEPT: dict[str, Kept] = {
     "": sampled,
     "the end token is not in the loss": without_end,
+    "the first token is not in the loss": without_first,
     "the tokens of tools are trained": every,
 }
 
@@ -205,7 +217,7 @@ KEPT: dict[str, Kept] = {
 def variants(reading: Reading) -> list[tuple[int, Reading]]:
     """What a gradient may be instead, with the number of changes: other advantages, divisions and masks."""
     row = reading.row
-    credits = {"": row.advantage, **ADVANTAGES}
+    credits = {"": row.advantage, **ADVANTAGES, OVER_STEP: over_step}
     for text, change in (
         ("only the last rollout of each group has an advantage", last_alone),
         ("its sign is reversed", negative),
@@ -216,6 +228,7 @@ def variants(reading: Reading) -> list[tuple[int, Reading]]:
         for divided, share in {"": row.aggregate, **AGGREGATES}.items():
             for credited, advantage in credits.items():
                 changes = [text for text in (credited, divided, kept) if text]
-                made = replace(row, advantage=advantage, aggregate=share)
+                scope = Scope.STEP if credited == OVER_STEP else row.scope
+                made = replace(row, advantage=advantage, aggregate=share, scope=scope)
                 found.append((len(changes), replace(reading, text="; ".join(changes), row=made, kept=keep)))
     return found

@@ -48,7 +48,7 @@ class Policy:
 
         self.folder = folder
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
-        self.names = [name for name, _ in self.model.named_parameters()]
+        self.shapes = {name: value.shape for name, value in self.model.named_parameters()}
         self._scores = functools.cache(self._computed)
         self.size = sum(value.numel() for value in self.model.parameters())
 

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Timer
 from typing import Any
 
 import torch
@@ -20,8 +21,13 @@ from gnomon.errors import ConfigError, ResourceError
 __all__ = ["Trainer", "trainer"]
 
 HERE = Path(__file__).parent
-ADAPTERS = {name: HERE / f"{name}_adapter.py" for name in ("trl", "verl", "openrlhf")}
+ADAPTERS = {name: HERE / f"{name}_adapter.py" for name in ("trl", "verl", "openrlhf", "areal")}
 """Adapters that are shipped, by the name of the library."""
+SERVE = HERE / "serve.py"
+SECONDS = 600.0
+"""How long a trainer may take to load, and for the gradient of a batch."""
+PYTHON = "name the interpreter that has the trainer, such as --python ../trainer/.venv/bin/python"
+REFUSE = "raise NotImplementedError where the trainer does not offer what the batch asks for"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,7 @@ def trainer(word: str, python: str = sys.executable) -> Iterator[Trainer]:
             why=f"a trainer is {' or '.join(ADAPTERS)}, or a function gradient(batch) as file.py:gradient",
             fix="gnomon conform trl",
         )  # fmt: skip
-    words = [python, str(HERE / "serve.py"), file, function]
+    words = [python, str(SERVE), file, function]
     try:
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=quiet())
     except OSError as error:
@@ -55,7 +61,10 @@ def trainer(word: str, python: str = sys.executable) -> Iterator[Trainer]:
         ) from error
     with process:
         try:
-            yield Trainer(gradient=lambda body: gradient(process, body), objectives=received(process))
+            start = received(process)
+            if "error" in start:
+                raise failed("the file of the trainer cannot be loaded", start["error"], "repair it")
+            yield Trainer(gradient=lambda body: gradient(process, body), objectives=start["objectives"])
         finally:
             process.kill()
 
@@ -66,8 +75,23 @@ def quiet() -> dict[str, str]:
 
 
 def received(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """A line of the process. Raises: ResourceError E546 where it ends before that, or takes longer than `SECONDS`."""
     assert process.stdout
-    if not (line := process.stdout.readline()):
+    late = Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    limit = Timer(SECONDS, end)
+    limit.daemon = True
+    limit.start()
+    line = process.stdout.readline()
+    limit.cancel()
+    if late.is_set():
+        fix = "call the function by itself, in the interpreter of the trainer, and see where it waits"
+        raise ResourceError("E546", f"the trainer did not answer within {SECONDS:g} s", fix=fix)
+    if not line:
         raise ResourceError(
             "E546", "the process of the trainer ended", why=f"its exit code is {process.wait()}; its error is above",
             fix="start the file by itself, in the interpreter of the trainer, and repair what it raises",
@@ -78,16 +102,21 @@ def received(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def gradient(process: subprocess.Popen[str], body: dict[str, Any]) -> dict[str, Tensor]:
     assert process.stdin
-    process.stdin.write(json.dumps(body) + "\n")
-    process.stdin.flush()
+    try:
+        process.stdin.write(json.dumps(body) + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:  # It has ended; `received` says so.
+        with suppress(BrokenPipeError):
+            process.stdin.close()
     found = received(process)
     if "refused" in found:
         raise NotImplementedError(found["refused"])
     if "error" in found:
-        *_, last = found["error"].strip().splitlines()
-        raise ResourceError(
-            "E546", "the trainer raised an error", why=last, where=place_in(found["error"]),
-            fix="raise NotImplementedError where the trainer does not offer what the batch asks for",
+        raise failed("the trainer raised an error", found["error"], REFUSE)
+    if "wrong" in found:
+        raise ConfigError(
+            "E096", "what the trainer returns is not a gradient", why=found["wrong"],
+            fix="return {name: value.grad for name, value in model.named_parameters()}, zeros where there is none",
         )  # fmt: skip
     return {
         name: torch.tensor(values, dtype=torch.float64).reshape(shape)
@@ -95,6 +124,14 @@ def gradient(process: subprocess.Popen[str], body: dict[str, Any]) -> dict[str, 
     }
 
 
+def failed(what: str, traceback: str, fix: str) -> ResourceError:
+    *_, last = traceback.strip().splitlines()
+    if last.startswith(("ImportError", "ModuleNotFoundError")):
+        fix = PYTHON
+    return ResourceError("E546", what, why=last.replace("trainer.", "", 1), where=place_in(traceback), fix=fix)
+
+
 def place_in(traceback: str) -> str:
-    """The last line of code that it names."""
-    return [line.strip() for line in traceback.splitlines() if line.startswith("  File ")][-1]
+    """The last line of the trainer's code that it names."""
+    lines = [line.strip() for line in traceback.splitlines() if line.startswith("  File ")]
+    return next((line for line in reversed(lines) if str(SERVE) not in line and "<frozen" not in line), "")

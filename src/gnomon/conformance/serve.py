@@ -1,7 +1,8 @@
 """Runs in the environment of the trainer, without Gnomon: PYTHON serve.py FILE FUNCTION.
 
-Reads one batch per line of standard input as JSON, and writes one line of JSON: the values and the shape of the
-gradient of each parameter, or the reason why the trainer does not offer it, or its error. A trainer whose functions
+Writes the objectives of the file as one line of JSON. Then it reads one batch per line of standard input as JSON, and
+writes one line of JSON: the values and the shape of the gradient of each parameter, or the reason why the trainer does
+not offer it, or why that is no gradient, or the error of the trainer. A trainer whose functions
 take padded tensors has them from the batch: `policy()`, `padded()` and `logp()`.
 """
 
@@ -80,27 +81,58 @@ class Sent(SimpleNamespace):
 def answer(gradient: Callable[[Any], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
     try:
         rows = [SimpleNamespace(**row) for row in body["rows"]]
-        values = gradient(Sent(**{**body, "rows": rows}))
-        plain = {name: value.detach().cpu().double() for name, value in values.items()}
-        return {"values": {name: [list(value.shape), value.flatten().tolist()] for name, value in plain.items()}}
+        found = gradient(Sent(**{**body, "rows": rows}))
     except NotImplementedError as why:
-        return {"refused": str(why)}
+        return {"refused": str(why) or "the trainer does not offer it"}
     except Exception:
         return {"error": traceback.format_exc()}
+    if not isinstance(found, dict):
+        return {"wrong": f"gradient(batch) returned {type(found).__name__}"}
+    values = {}
+    for name, value in found.items():
+        try:
+            plain = as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            return {"wrong": f"the gradient of {name} is {type(value).__name__}"}
+        values[name] = [list(plain.shape), plain.flatten().tolist()]
+    return {"values": values}
 
 
-def main() -> None:
-    file, function = sys.argv[1:]
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # What the trainer prints is not an answer.
-    sys.path[0] = str(Path(file).resolve().parent)
+def as_tensor(value: Any) -> Any:
+    import torch
+
+    return torch.as_tensor(value).detach().cpu().double()
+
+
+def function_in(file: str, name: str) -> tuple[Any, dict[str, str]]:
+    """The function of a file, and the objectives of the file."""
     spec = importlib.util.spec_from_file_location("trainer", file)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    gradient = getattr(module, function)
+    objectives = getattr(module, "OBJECTIVES", {})
+    if not isinstance(objectives, dict) or not all(
+        isinstance(word, str) for item in objectives.items() for word in item
+    ):
+        raise TypeError("OBJECTIVES must be a dictionary from the trainer's names to those of rows")
+    if not callable(function := getattr(module, name, None)):
+        raise TypeError(f"it has no function {name}")
+    return function, objectives
+
+
+def main() -> None:
+    file, name = sys.argv[1:]
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # What the trainer prints is not an answer.
+    sys.path[0] = str(Path(file).resolve().parent)
+    sys.argv = [file]
+    try:
+        gradient, objectives = function_in(file, name)
+    except Exception:
+        print(json.dumps({"error": traceback.format_exc()}), file=out, flush=True)
+        return
     gc.freeze()  # Trainers collect garbage at every end; to search all that was imported would take a second.
-    print(json.dumps(getattr(module, "OBJECTIVES", {})), file=out, flush=True)
+    print(json.dumps({"objectives": objectives}), file=out, flush=True)
     for line in sys.stdin:
         print(json.dumps(answer(gradient, json.loads(line))), file=out, flush=True)
 

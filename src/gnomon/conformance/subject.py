@@ -80,15 +80,25 @@ class Subject:
             )
         except NotImplementedError as why:
             raise Refused(str(why)) from None
-        if lost := set(self.policy.names) - set(found):
+        if lost := set(self.policy.shapes) - set(found):
             raise ConfigError(
                 "E096", "the trainer returns no gradient of some parameters", why=", ".join(sorted(lost)),
                 fix="return the gradient of each of model.named_parameters(), zeros where there is none",
             )  # fmt: skip
-        return -torch.cat([found[name].detach().double().cpu().flatten() for name in self.policy.names])
+        shapes = self.policy.shapes
+        if other := [name for name, shape in shapes.items() if found[name].shape != shape]:
+            raise ConfigError(
+                "E096", "the trainer returns a gradient of another shape", where=other[0],
+                why=f"it is {list(found[other[0]].shape)}, the parameter {list(shapes[other[0]])}",
+                fix="return each gradient in the shape of its parameter",
+            )  # fmt: skip
+        return -torch.cat([found[name].detach().double().cpu().flatten() for name in shapes])
 
     def expect(self, reading: Reading, batch: Batch) -> Tensor:
-        return expected(self.policy, reading, batch, self.reference)
+        try:
+            return expected(self.policy, reading, batch, self.reference)
+        except NotImplementedError as why:
+            raise Refused(str(why)) from None
 
     def cell(
         self, check: str, found: Tensor, right: Sequence[tuple[str, Tensor]], wrong: Sequence[tuple[str, Tensor]] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -51,8 +52,10 @@ def _module(address: str) -> ModuleType:
     try:
         return module_of(path) if address.endswith(".py") else importlib.import_module(address)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        raise VerifierError("E131", f"{address} cannot be imported", why=why) from error
+        why, fix = f"{type(error).__name__}: {error}", "repair what its import raises"
+        if isinstance(error, ModuleNotFoundError):
+            fix = f"install {error.name} into {sys.prefix}, or run gnomon in the environment that has it"
+        raise VerifierError("E131", f"{address} cannot be imported", why=why, fix=fix) from error
 
 
 def call_with(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
