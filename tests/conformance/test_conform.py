@@ -189,7 +189,7 @@ def test_an_adapter_names_rows_that_can_be_tested_and_loads_without_its_library(
 @pytest.mark.parametrize("name", [name for name in process.ADAPTERS if not find_spec(name)])
 def test_a_missing_library_is_an_error_that_names_an_interpreter(name: str) -> None:
     done = command("conform", name)
-    assert done.returncode == 1 and "E546" in done.stderr and f"No module named '{name}" in done.stderr
+    assert done.returncode == 1 and "E546" in done.stderr and "No module named '" in done.stderr
     assert "--python" in done.stderr and "Traceback" not in done.stderr
 
 
