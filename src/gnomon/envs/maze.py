@@ -77,9 +77,9 @@ class Maze(MultiTurn):
 
     def drawn(self, halls: Halls, place: Cell, goal: Cell) -> Image:
         canvas = Canvas(CELL * (2 * self.cells + 1))
-        spots = [(place, place) for x in range(self.cells) for y in range(self.cells) for place in [(x, y)]]
+        rooms = [((x, y), (x, y)) for x in range(self.cells) for y in range(self.cells)]
         canvas.fill("black", lambda x, y: True)
-        for one, other in (*spots, *sorted(halls)):
+        for one, other in (*rooms, *sorted(halls)):
             fill(canvas, "white", one[0] + other[0] + 1, one[1] + other[1] + 1)
         fill(canvas, "green", 2 * goal[0] + 1, 2 * goal[1] + 1)
         fill(canvas, "red", 2 * place[0] + 1, 2 * place[1] + 1)
