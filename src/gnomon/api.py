@@ -194,7 +194,7 @@ def evaluate(
     table = {**own, "path": named.values["policy"]["path"]}
     config, built = configured(what, {**settings, "policy": table}, reward, reward_range)
     from gnomon.run.display import Display, Silent
-    from gnomon.run.measure import measure
+    from gnomon.run.session import measure
 
     with nullcontext(Silent()) if quiet else Display(config, doing="held-out tasks") as display:
         return measure(config, display.progress, display.phase, env=built)[""]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import comparing, examining, importing, planning, reading, serving
+from gnomon.commands import comparing, examining, importing, reading, serving
 from gnomon.commands.completion import objective_names, trainable
-from gnomon.commands.options import Commands
 from gnomon.commands.streams import Finished, lost_output, open_streams
-from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
+from gnomon.commands.words import Commands, EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError, ResourceError, RunError, explained
 from gnomon.extensions import check_start, extensions, folder_check, panels
 from gnomon.reading.lines import say
@@ -43,7 +42,7 @@ app.add_typer(new_app, name="new")
 app.command("doctor")(examining.doctor)
 app.command("check-weights")(examining.check_weights)
 app.command("conform")(examining.conform)
-app.command("plan")(planning.plan)
+app.command("plan")(examining.plan)
 
 
 def main() -> None:
@@ -190,7 +189,7 @@ def evaluate(
     from gnomon.run.suite import SUITE
 
     if what == "suite" or what in SUITE:
-        from gnomon.commands.suite import evaluate_suite
+        from gnomon.commands.examining import evaluate_suite
 
         return evaluate_suite([what] if what in SUITE else list(SUITE), settings or (), pins, as_json)
     from gnomon.config import resolve
@@ -203,7 +202,7 @@ def evaluate(
     doing = f"{config.eval.tasks} held-out tasks of {config.env.type}"
     with nullcontext(Silent()) if as_json else Display(config, doing=doing) as display:
         with loading(display.phase):
-            from gnomon.run.measure import measure
+            from gnomon.run.session import measure
         found = measure(config, display.progress, display.phase)
     if as_json:
         main, *others = [(name, each.body()) for name, each in found.items()]
@@ -503,8 +502,8 @@ def audit(
     """Search a verifier for exploits. Exit code 0: nothing blocks training; 1: a finding blocks; 2: no audit."""
     from gnomon.audit import audit as examine
     from gnomon.audit import read_tasks, subject_of
-    from gnomon.audit.sarif import sarif as as_sarif
     from gnomon.audit.text import report_text
+    from gnomon.audit.text import sarif as as_sarif
     from gnomon.run.find import check_env_config, check_policy_config, judge
     from gnomon.run.subject import env_of, name_of
 
@@ -842,7 +841,7 @@ def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
     """The summary of a run with what other packages say of it, as JSON values and as text."""
     from gnomon.comparison import change_card
     from gnomon.monitoring import failures
-    from gnomon.reading.bars import spark
+    from gnomon.reading.lines import spark
     from gnomon.reading.text import summary, summary_text
 
     facts, added = summary(reader), [*failures.panel(reader), *change_card.panel(reader), *panels(reader)]

@@ -13,9 +13,8 @@ from envs.test_check import Guessing
 from gnomon.audit import AXES, Severity, audit, preflight, read_tasks, subject_of
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.frame import Frame, learnt
-from gnomon.audit.sarif import sarif
 from gnomon.audit.sentinels import best_without_correct, paid_parts
-from gnomon.audit.text import report_text
+from gnomon.audit.text import report_text, sarif
 from gnomon.envs import ENVS, Countdown
 from gnomon.errors import ConfigError
 

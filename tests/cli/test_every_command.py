@@ -13,7 +13,7 @@ import typer
 import gnomon
 from commands import command
 from gnomon.cli import app
-from gnomon.commands.options import LABORATORY
+from gnomon.commands.words import LABORATORY
 
 SMALL = ["steps=1", "prompts=2", "group=2", "max_tokens=4", "eval.tasks=2", "threads=1", "audit.acknowledge=[]"]
 RUN, FILE = "{folder}/r", "{own}/out"

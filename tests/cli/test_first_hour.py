@@ -18,7 +18,7 @@ from commands import command, interpreter, python
 from fixes import REMARK, brief, pasted, printed
 from gnomon.api import configure
 from gnomon.config import DEFAULTS, leaves, overrides, resolve
-from gnomon.elsewhere import ABSENT, OURS
+from gnomon.config.mistakes import ABSENT, OURS
 from gnomon.envs import CharCount, Nim
 from gnomon.errors import ConfigErrors, ResourceError, RunError
 from gnomon.models.folder import TINY

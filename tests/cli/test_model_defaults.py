@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import gnomon
-from gnomon import machine, rates
+from gnomon import machine
 from gnomon.api import configure
-from gnomon.config import DEFAULTS, Origins, RunConfig, Source, load, overrides, recorded, resolve
+from gnomon.config import DEFAULTS, Origins, RunConfig, Source, choices, load, overrides, recorded, resolve
 from gnomon.config.choices import sentences
 from gnomon.models.facts import facts
 from gnomon.models.folder import TINY
@@ -148,7 +148,7 @@ def test_on_a_cuda_device_the_precision_is_half_and_the_sizes_are_those_of_the_s
 def test_a_folder_without_facts_is_a_pretrained_model_of_unknown_size(tmp_path: Path) -> None:
     found = facts(str(tmp_path / "none"))
     assert found.pretrained and not found.hidden
-    assert rates.rates(str(tmp_path / "none")).policy < 1e-5
+    assert choices.rates(str(tmp_path / "none")).policy < 1e-5
 
 
 def test_recipes_that_train_all_weights_still_do() -> None:
@@ -245,7 +245,7 @@ def test_a_run_prints_the_reasons_and_repeats_its_recipe_when_defaults_change(
     assert "rollout.context=512: the model has 512 positions." in said
     recipe = tmp_path / "run" / "recipe.toml"
     before = resolve([recorded(recipe)])[0]
-    monkeypatch.setattr(rates, "FULL", 1.0)
+    monkeypatch.setattr(choices, "FULL", 1.0)
     (folder / "tokenizer_config.json").write_text("{}")
     assert resolve([recorded(recipe)])[0] == before
     assert before.rollout.max_tokens == 256 and before.rollout.context == 512

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gnomon.errors import ConfigError
-from gnomon.integrations.imports import following as module
+from gnomon.integrations.imports import importing as module
 from gnomon.integrations.imports import trl
 from gnomon.integrations.imports.files import Options
 from gnomon.integrations.verl import record

@@ -21,10 +21,10 @@ from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
+from gnomon.plans.command import require_fitting
 from gnomon.plans.count import MAPPED, RETURNED, Count
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GPUS, LARGE, Device, device
-from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import Lengths, supposed_lengths
 from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, training
 from gnomon.plans.places import ASLEEP, engines, freed

@@ -19,9 +19,8 @@ from gnomon.envs.rows import content_hash, other_source
 from gnomon.errors import ConfigError, ModelError
 from gnomon.models.folder import TINY
 from gnomon.models.precision import Precision
-from gnomon.plans.lengths import supposed_lengths
+from gnomon.plans.lengths import described, supposed_lengths
 from gnomon.plans.passes import meta_policy
-from gnomon.plans.shapes import described
 from gnomon.run.find import env_class
 from gnomon.types import Status
 

@@ -24,10 +24,9 @@ from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 from gnomon.plans.attention import PlannedFlex
 from gnomon.plans.devices import GPUS
-from gnomon.plans.lengths import Lengths
+from gnomon.plans.lengths import Lengths, described
 from gnomon.plans.passes import meta_policy, texts, training
 from gnomon.plans.plan import planned
-from gnomon.plans.shapes import described
 from gnomon.run.makers import make_objective
 from gnomon.run.makers.engine import apart, probe_bound
 from gnomon.run.makers.learner import make_learner

@@ -11,7 +11,7 @@ import torch
 import gnomon
 from gnomon.errors import ResourceError
 from gnomon.learners.local import LocalLearner
-from gnomon.run.memory import memory_errors
+from gnomon.run.session import memory_errors
 from gnomon.store import RunReader, RunStatus
 
 

@@ -15,9 +15,8 @@ from gnomon.config import RunConfig, overrides, resolve
 from gnomon.errors import ConfigError
 from gnomon.objectives import TABLE, Denominators, Objective, Tokens, rloo
 from gnomon.run.display import Silent
-from gnomon.run.sanity import sanity
+from gnomon.run.sanity import gate, sanity
 from gnomon.store import RunReader
-from gnomon.training.sanity import gate
 from gnomon.types import Conclusion
 
 WORDS = [

@@ -10,7 +10,7 @@ import pytest
 
 from gnomon.store import Record, Run
 from gnomon.viewer.curves import grouped
-from gnomon.viewer.markdown import markdown
+from gnomon.viewer.rollout import markdown
 from viewer.browser import Browser
 from viewer.conftest import asked, body, served, step_records, task
 from viewer.used import screen

@@ -19,8 +19,8 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import score
-from gnomon.run.measure import measure
 from gnomon.run.saved import saved_policy
+from gnomon.run.session import measure
 from gnomon.run.subject import is_run
 from gnomon.stats import difference_interval
 from gnomon_lab.probes.policies import settings_of

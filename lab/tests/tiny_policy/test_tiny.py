@@ -16,7 +16,7 @@ from gnomon.errors import ConfigError
 from gnomon.models.folder import SHIPPED, TINY, model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.run.find import env_class
-from gnomon.run.measure import measure
+from gnomon.run.session import measure
 from gnomon_lab.tiny_policy.build import TAUGHT, Recipe, blank, build, documents, keep, trial
 from gnomon_lab.tiny_policy.recipes import RECIPES, named
 from gnomon_lab.tiny_policy.scores import options_of, score

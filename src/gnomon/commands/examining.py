@@ -1,22 +1,27 @@
-"""`gnomon doctor`: what is wrong with this machine, a recipe or a run. `gnomon check-weights`: what a server serves.
-`gnomon conform`: what another trainer computes."""
+"""Commands that examine before or beside a run: `gnomon doctor`, `plan`, `check-weights`, `conform`, `eval suite`."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gnomon.commands.words import Json, Trust
+from gnomon.commands.completion import trainable
+from gnomon.commands.words import Json, Settings, Trust
 from gnomon.errors import ConfigError
 from gnomon.reading.lines import say
+from gnomon.run.suite import Result, pinned, suite, suite_text, write_pins
 from gnomon.terminal import put
 
-__all__ = ["check_weights", "conform", "doctor"]
+if TYPE_CHECKING:
+    from gnomon.config import RunConfig
+
+__all__ = ["check_weights", "configured", "conform", "doctor", "evaluate_suite", "plan"]
 
 
 def doctor(
@@ -110,3 +115,58 @@ def is_run(word: str) -> bool:
 
     other = ":" in word or "=" in word or word.endswith((".toml", ".py")) or is_file(word)
     return ("/" in word and not other) or (Path(word) / "journal.db").exists()
+
+
+def plan(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE|ENV|RUN", help="What to plan, or a run to compare with its plan.", autocompletion=trainable
+        ),
+    ],
+    settings: Settings = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, this machine, which is measured; or a GPU such as l4 or h100.")
+    ] = "cpu",
+    prompt: Annotated[
+        int | None, typer.Option(min=1, help="Tokens per prompt; default: counted in the first tasks.")
+    ] = None,
+    reply: Annotated[int | None, typer.Option(min=1, help="Tokens per reply; default: rollout.max_tokens.")] = None,
+    price: Annotated[float | None, typer.Option(min=0, help="Price of the device per hour.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Estimate memory, time and cost of a run before it starts: gnomon plan countdown --device l4"""
+    config, run = configured(what, settings)
+    from gnomon.plans.command import compared, plan_of, report
+
+    found = plan_of(config, device, prompt, reply, run)
+    past = compared(found, run) if run else None
+    if as_json:
+        put(json.dumps(found.body() | ({"came_true": past} if past else {}), indent=1))
+        return
+    say(report(found, price, past))
+
+
+def configured(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:
+    """The settings of a recipe, an environment or a run, and the folder if it is a run."""
+    from gnomon.config import overrides, recorded, resolve
+    from gnomon.run.subject import layers
+
+    if not is_run(what):
+        return resolve(layers(what, settings))[0], None
+    run = Path(what)
+    return resolve([recorded(run / "recipe.toml"), overrides(list(settings or []), 2)])[0], run
+
+
+def evaluate_suite(names: Sequence[str], words: Sequence[str], pins: Path | None, as_json: bool) -> None:
+    """Evaluate the sets with these names, and print each as it ends."""
+    known = pinned(pins)
+    results = suite(words, names, known, print_nothing if as_json else lambda result: say(suite_text([result])))
+    if pins:
+        write_pins(pins, known, results)
+    if as_json:
+        put(json.dumps({result.name: result.facts() for result in results}, indent=1))
+
+
+def print_nothing(result: Result) -> None:
+    """With `--json`, the results are printed together."""

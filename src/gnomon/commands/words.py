@@ -1,15 +1,18 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options that several commands take, and the error for a setting that is written as an option."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gnomon.commands.completion import env_names, run_folders, settings, tracker_names
+from gnomon.errors import ConfigErrors, ResourceError
 
-__all__ = ["EnvName", "Json", "Observe", "RunFolder", "Settings", "Trust"]
+__all__ = ["Commands", "EnvName", "Json", "Observe", "RunFolder", "Settings", "Trust"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Settings = Annotated[
@@ -34,3 +37,47 @@ EnvName = Annotated[
         metavar="ENV", help="A built-in name, package.module:Class or file.py:Class.", autocompletion=env_names
     ),
 ]
+
+
+LABORATORY = ("ablate", "arena", "base", "predict", "probe", "scaling", "simulate", "study", "tune-objective")
+
+
+class Commands(TyperGroup):
+    """The commands. Where one takes settings, an unknown option with the name of a setting is shown as one."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Raises: ResourceError E505 for a command of a package that is not installed."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in LABORATORY:
+            raise ResourceError(
+                "E505",
+                "the package gnomon-lab is not installed",
+                where=f"gnomon {cmd_name}",
+                why=f"{cmd_name} is one of its commands",
+                fix="pip install gnomon-lab",
+            )
+        return found
+
+    def invoke(self, ctx: Any) -> Any:
+        words = [*ctx._protected_args, *ctx.args]
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if not hasattr(error, "possibilities"):  # Only the error for an unknown option has it.
+                raise
+            taken = any(parameter.name == "settings" for parameter in error.ctx.command.params)  # type: ignore[attr-defined]
+            require_option(error.option_name, words) if taken else None  # type: ignore[attr-defined]
+            raise
+
+
+def require_option(option: str, words: Sequence[str]) -> None:
+    """Raises: ConfigErrors E003 if an option is a setting."""
+    from gnomon.config.mistakes import as_setting
+
+    place, word = next(each for each in enumerate(words) if each[1].startswith(option))
+    option, sign, value = word.partition("=")
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if not sign and not following.startswith("--") and "=" not in following:
+        value = following
+    if problem := as_setting(option, value):
+        raise ConfigErrors([problem])

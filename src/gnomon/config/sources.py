@@ -1,4 +1,4 @@
-"""Where settings come from: recipes, run folders and the words of a command line."""
+"""Where settings come from: recipes, run folders and the words of a command line; and former names of settings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 import tomli_w
 
 from gnomon import terminal
-from gnomon.config.renamed import present
 from gnomon.config.sections import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors, sibling
 from gnomon.models.hub import at_commits
 from gnomon.objectives.options import OPTIONS
+from gnomon.objectives.options import RENAMED as RENAMED_OBJECTIVES
 from gnomon.objectives.spelling import nearest
 
 __all__ = [
@@ -226,3 +226,26 @@ def line_of(text: str, key: str) -> int:
         ):
             return number
     return 1
+
+
+RENAMED = {
+    "optim.clip": "optim.max_grad_norm", "optim.floor": "optim.min_lr_ratio", "critic.clip": "critic.max_grad_norm",
+    "referee.workers": "workers.count", "referee.seconds": "workers.seconds",
+    "referee.memory_mib": "workers.memory_mib", "referee.retries": "workers.retries",
+    "referee.failures": "workers.failures",
+    "seats.opponent": "players.opponent", "seats.every": "players.every", "seats.keep": "players.keep",
+    "seats.baseline": "players.baseline",
+}  # fmt: skip
+"""Former key to present one."""
+
+VALUES: dict[str, dict[str, str]] = {
+    "objective.type": {name: former.row for name, former in RENAMED_OBJECTIVES.items() if not former.options},
+    "players.baseline": {"seat": "player"},
+}
+"""Present key to its former values and their present names."""
+
+
+def present(key: str, value: Any) -> tuple[str, Any]:
+    """The present names of a key and of its value."""
+    key = RENAMED.get(key, key)
+    return key, VALUES.get(key, {}).get(value, value) if isinstance(value, str) else value

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gnomon.audit import Severity, preflight
 from gnomon.config import RunConfig, leaves, resolve
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.template import foreign
+from gnomon.doctor.rollout import foreign
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigErrors
 from gnomon.run.find import check_env_config, check_policy_config, make_env

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from gnomon.doctor.evidence import Evidence, RecordedRollout
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.rates import excess_of, percent, picked, share
-from gnomon.doctor.template import foreign
+from gnomon.errors import GnomonError
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.monitoring.endings import Ending, longer, mostly_cut_off
 from gnomon.store.layout import RECIPE
 from gnomon.types import Stop
 
-__all__ = ["find", "has_markers"]
+__all__ = ["find", "foreign", "has_markers"]
 
 MARKERS = re.compile(
     r"<\|im_(?:start|end)\|>|<\|(?:start|end)_header_id\|>|<start_of_turn>|<\|channel\|>|\[/?INST\]"
@@ -212,3 +213,22 @@ def alike(evidence: Evidence) -> Finding | None:
         + evidence.again("rollout.temperature=1.0"),
         read=picked(equal, lambda rollout: True),
     )
+
+
+def foreign(recipe: Mapping[str, Any]) -> str:
+    """How a forced renderer differs from what the model folder asks for, as a sentence; empty where it does not.
+
+    Empty too where the folder is no longer there.
+    """
+    name = str(recipe.get("policy.renderer", "auto"))
+    if name == "auto":
+        return ""
+    from gnomon.models.folder import present_folder
+    from gnomon.models.tokenizer import Tokenizer
+    from gnomon.rendering.choose import departure
+
+    try:
+        folder = present_folder(str(recipe.get("policy.path", "tiny")))
+        return departure(Tokenizer(folder), name)  # type: ignore[arg-type]
+    except GnomonError:
+        return ""

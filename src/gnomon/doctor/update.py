@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean, median
 
+from gnomon.config.choices import rates
 from gnomon.doctor.data import real_groups
 from gnomon.doctor.evidence import END, Evidence
 from gnomon.doctor.finding import Finding
 from gnomon.doctor.rates import apart, fell, level, percent, picked, rose, windows
-from gnomon.rates import rates
 
 __all__ = ["find", "growing"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from gnomon.integrations.imports.files import Options
-from gnomon.integrations.imports.following import follow
+from gnomon.integrations.imports.importing import follow
 from gnomon.integrations.imports.rule import rule
 from gnomon.store import require_free
 from gnomon.types import EMPTY

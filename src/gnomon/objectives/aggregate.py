@@ -9,8 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnomon.objectives.reach import Reach, reaches
-from gnomon.objectives.tokens import Denominators, Tokens
+from gnomon.objectives.tokens import Denominators, Reach, Tokens, reaches
 
 __all__ = ["constant", "group_sum", "prompt_mean", "sequence_mean", "sequence_sum", "token_mean"]
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from gnomon.objectives.advantages import raw
 from gnomon.objectives.ratios import LIMIT
-from gnomon.objectives.reach import Reach, reaches
-from gnomon.objectives.tokens import Tokens
+from gnomon.objectives.tokens import Reach, Tokens, reaches
 
 __all__ = [
     "best_against_worst",

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from gnomon.objectives.pairs import companions, first_tokens, ordered_sums
 from gnomon.objectives.ratios import LIMIT
-from gnomon.objectives.reach import Reach, reaches
-from gnomon.objectives.tokens import Tokens
+from gnomon.objectives.tokens import Reach, Tokens, reaches
 
 __all__ = [
     "capped_drift",

@@ -9,12 +9,9 @@ from gnomon.objectives.count_rows import *
 from gnomon.objectives.counts import *
 from gnomon.objectives.credit import *
 from gnomon.objectives.declaration import *
-from gnomon.objectives.distillation_rows import *
 from gnomon.objectives.entropy_rows import *
 from gnomon.objectives.group_rows import *
-from gnomon.objectives.likelihood import *
 from gnomon.objectives.likelihood_rows import *
-from gnomon.objectives.off_policy_rows import *
 from gnomon.objectives.options import *
 from gnomon.objectives.outcome_rows import *
 from gnomon.objectives.pairs import *
@@ -24,10 +21,8 @@ from gnomon.objectives.position_rows import *
 from gnomon.objectives.preference_rows import *
 from gnomon.objectives.ratio_rows import *
 from gnomon.objectives.ratios import *
-from gnomon.objectives.reach import *
 from gnomon.objectives.rollout_credit import *
 from gnomon.objectives.row import *
-from gnomon.objectives.shaping import *
 from gnomon.objectives.state_rows import *
 from gnomon.objectives.step_rows import *
 from gnomon.objectives.table import *

@@ -12,8 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from gnomon.objectives.reach import Reach, reaches
-from gnomon.objectives.tokens import Tokens
+from gnomon.objectives.tokens import Reach, Tokens, reaches
 
 __all__ = [
     "banded",

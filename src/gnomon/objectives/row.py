@@ -23,9 +23,8 @@ from gnomon.objectives.credit import Advantage, Credit, Rollouts, terminal
 from gnomon.objectives.declaration import Data, Declaration, Need, Rewards, Value
 from gnomon.objectives.options import OPTIONS
 from gnomon.objectives.past import Recall, mean_per_step
-from gnomon.objectives.reach import Reach, reach_of, without_options
 from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
-from gnomon.objectives.tokens import Denominators, Tokens
+from gnomon.objectives.tokens import Denominators, Reach, Tokens, reach_of, without_options
 
 __all__ = [
     "Aggregate",

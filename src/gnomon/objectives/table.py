@@ -7,11 +7,9 @@ from collections.abc import Callable
 from gnomon.objectives import (
     context_rows,
     count_rows,
-    distillation_rows,
     entropy_rows,
     group_rows,
     likelihood_rows,
-    off_policy_rows,
     outcome_rows,
     position_rows,
     preference_rows,
@@ -29,7 +27,7 @@ from gnomon.objectives.row import Objective, row_of
 __all__ = ["TABLE", "add", "objective"]
 
 ROWS = (
-    context_rows, count_rows, distillation_rows, entropy_rows, group_rows, likelihood_rows, off_policy_rows,
+    context_rows, count_rows, entropy_rows, group_rows, likelihood_rows,
     outcome_rows, position_rows, preference_rows, ratio_rows, state_rows, step_rows, token_rows, trust_region_rows,
     turn_rows,
 )  # fmt: skip

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.ratios import LIMIT, dual_clip, ppo_clip, unclipped
-from gnomon.objectives.reach import Reach, reaches
 from gnomon.objectives.token_credit import discounted
-from gnomon.objectives.tokens import Tokens
+from gnomon.objectives.tokens import Reach, Tokens, reaches
 
 __all__ = [
     "balanced_clip",

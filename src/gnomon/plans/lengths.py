@@ -1,10 +1,11 @@
-"""How many tokens the prompts and replies of a run have."""
+"""How many tokens the prompts and replies of a run have, and the shapes of models that the shipped recipes name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 
 from gnomon.config import RunConfig
@@ -12,9 +13,9 @@ from gnomon.envs import Env
 from gnomon.envs.agent import Launch
 from gnomon.errors import ConfigError, ModelError
 from gnomon.models.folder import TINY, config_folder
+from gnomon.models.hub import cached, hub_name
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.plans.programs import Program, launch_of_first, program_of, recorded_program
-from gnomon.plans.shapes import described
 from gnomon.rendering import choose, joined
 from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import make_env
@@ -22,7 +23,7 @@ from gnomon.store import RunReader
 from gnomon.store.codec import decode
 from gnomon.training.evaluate import first
 
-__all__ = ["Lengths", "recorded_lengths", "supposed_lengths"]
+__all__ = ["Lengths", "described", "recorded_lengths", "supposed_lengths"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,3 +146,16 @@ def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def described(path: str) -> Path:
+    """The model folder, or the model in the cache of the hub; where it is not there, the shipped configuration of the
+    model that it is named after, else what the hub has beside weights.
+
+    Raises: ModelError, as `config_folder`, where there is none of them.
+    """
+    name = hub_name(path)
+    last = name.repo.rpartition("/")[2] if name else Path(path).name
+    shipped = Path(str(files("gnomon.recipes").joinpath("shapes", last)))
+    there = cached(name) is not None if name else Path(path).exists()
+    return shipped if not there and shipped.is_dir() else config_folder(path)

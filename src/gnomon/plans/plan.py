@@ -23,12 +23,19 @@ from gnomon.plans.attention import PlannedFlex
 from gnomon.plans.count import bytes_of
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
-from gnomon.plans.lengths import Lengths
+from gnomon.plans.lengths import Lengths, described
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
 from gnomon.plans.places import assign, engines, episodes_at_once, own_machine, vllm_gpus
-from gnomon.plans.shapes import described
-from gnomon.plans.spread import micro_batch_counts, rank_memory, share_of_time, sum_memory
-from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_seconds
+from gnomon.plans.states import (
+    adam_bytes,
+    micro_batch_counts,
+    rank_memory,
+    share_of_time,
+    state_bytes,
+    step_bytes,
+    step_seconds,
+    sum_memory,
+)
 from gnomon.run.makers.engine import apart, engine_dtype, numbers_differ
 from gnomon.run.makers.learner import sparing
 from gnomon.run.makers.objective import full_kl, make_objective

@@ -12,8 +12,7 @@ from uuid import uuid4
 from gnomon.errors import ConfigError
 from gnomon.integrations.imports import ImportedRun, import_rollouts
 from gnomon.integrations.imports.files import Options
-from gnomon.integrations.imports.following import follow
-from gnomon.integrations.imports.importing import digests, require_format
+from gnomon.integrations.imports.importing import digests, follow, require_format
 from gnomon.monitoring.alarms import alarms
 from gnomon.store import RunReader, require_free
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from gnomon.terminal import printable, put
 
-__all__ = ["fit", "say"]
+__all__ = ["fit", "say", "spark"]
 
 DEEPEST = 44
 """Deepest column that the continuation of a line is indented to."""
@@ -68,3 +69,17 @@ def pieces(line: str, room: int) -> Iterator[str]:
             yield field
         else:
             yield from re.findall(r" *\S+ *", field)
+
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def spark(values: Sequence[float], width: int = 24) -> str:
+    """A line of bars from the least to the largest value, averaged down to a width."""
+    if not values:
+        return ""
+    cells = min(width, len(values))
+    edges = [i * len(values) // cells for i in range(cells + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    low, high = min(means), max(means)
+    return "".join(BARS[round((v - low) / (high - low) * 7)] if high > low else BARS[0] for v in means)

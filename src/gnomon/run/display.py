@@ -15,8 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gnomon.config import RunConfig
-from gnomon.reading.bars import spark
-from gnomon.reading.lines import fit
+from gnomon.reading.lines import fit, spark
 from gnomon.reading.text import unjudged_text
 from gnomon.stats import Interval
 from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord

@@ -17,22 +17,21 @@ from gnomon.envs.base import confined
 from gnomon.errors import GnomonError
 from gnomon.keys import Key
 from gnomon.learners.base import Learner
-from gnomon.models.folder import model_folder
+from gnomon.models.folder import model_folder, table
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.monitoring.mismatch import advised
+from gnomon.monitoring.mismatch import advised, in_float16
 from gnomon.rendering import choose, joined
 from gnomon.run.find import make_env
 from gnomon.run.makers import make_engine, make_objective
 from gnomon.run.makers.actor import make_sampling
 from gnomon.run.makers.engine import alternating
 from gnomon.run.makers.policy import with_attention
-from gnomon.run.mismatch_advice import finer
 from gnomon.run.parts import close, make_trainer
 from gnomon.run.sampled import sampled
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
-__all__ = ["Line", "lines", "lines_text"]
+__all__ = ["Line", "finer", "lines", "lines_text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,3 +164,10 @@ def line_text(line: Line) -> str:
     numbers = " ".join(f"{line.metrics[name]:>8.2g}" for name in keys)
     advice = f"   take objective={line.advice}" if line.advice else ""
     return f"{start}{line.tokens:>7} {numbers} {line.metrics['mismatch/outside']:>8.2%}  {line.text!r}{advice}"
+
+
+def finer(config: RunConfig) -> str:
+    """As `in_float16`."""
+    engine = config.policy.dtype if config.engine.dtype == "policy" else config.engine.dtype
+    family = str(table(model_folder(config.policy.path) / "config.json").get("model_type", ""))
+    return in_float16(config.policy.dtype, engine, family)

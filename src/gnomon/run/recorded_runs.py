@@ -1,25 +1,28 @@
-"""Which objectives can learn from earlier rollouts, and which runs can be replayed."""
+"""Earlier groups in the place of sampled ones: which objectives can learn from them, and which runs can be replayed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import RunConfig
+from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.models.folder import model_folder
 from gnomon.objectives import Data, Need, Objective, OffPolicy
-from gnomon.run.makers.replay import config_of, groups_of, replayed_tasks
+from gnomon.rollout.batches import Batches
+from gnomon.rollout.replay import Replay
 from gnomon.run.manifest import hashes, opening
-from gnomon.store import RunReader, RunStatus
+from gnomon.store import RecordedGroups, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
+from gnomon.types import Task
 
-__all__ = ["ON_POLICY", "require_replay"]
+__all__ = ["ON_POLICY", "config_of", "groups_of", "make_replay", "replayed_tasks", "require_replay", "task_at"]
 
 ON_POLICY = "replay.on_policy"
 """What `audit.acknowledge` names to train an objective that does not correct for the sampler."""
@@ -162,3 +165,30 @@ def differences(
 def differing(name: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
     if was != now:
         yield name, was, now
+
+
+def make_replay(config: RunConfig, env: Env, sampled: Batches) -> Batches:
+    """The batches, with earlier groups among them where the settings ask for any."""
+    if not config.rollout.replay:
+        return sampled
+    source = groups_of(config, env) if config.rollout.recorded else None
+    return Replay(sampled, replayed_tasks(config), recorded=source, among=config.rollout.tasks)
+
+
+def replayed_tasks(config: RunConfig) -> int:
+    """Tasks of a step that are earlier ones."""
+    return round(config.rollout.replay * config.rollout.prompts)
+
+
+def groups_of(config: RunConfig, env: Env) -> RecordedGroups:
+    """The groups of the recorded run, with the tasks of the environment."""
+    folder = Path(config.rollout.recorded)
+    return RecordedGroups(folder, config_of(folder).seed, partial(task_at, env))
+
+
+def config_of(folder: Path) -> RunConfig:
+    return resolve([recorded(folder / RECIPE)])[0]
+
+
+def task_at(env: Env, split: str, index: int) -> Task:
+    return env.tasks(split)[index]

@@ -1,34 +1,40 @@
-"""From a start or a checkpoint until a run ends or is stopped."""
+"""From a start or a checkpoint until a run ends or is stopped; an evaluation without training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+
+import torch
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Grouping, Tier
 from gnomon.envs.base import Env
+from gnomon.errors import ResourceError
 from gnomon.images import SHELF
+from gnomon.keys import Key
 from gnomon.rendering import Proven, Renderer
+from gnomon.rollout.actor import Progress, unseen
 from gnomon.rollout.continuing import FailurePrefixes
 from gnomon.rollout.finished import Kept
 from gnomon.rollout.replay import Replay
-from gnomon.run.display import Console, Guarded
+from gnomon.run.display import Console, Guarded, Phase, no_phase
 from gnomon.run.interrupt import gentle_interrupt
 from gnomon.run.loops import finished
 from gnomon.run.losses import Losing, Losses
-from gnomon.run.makers import (
-    make_observers,
-)
-from gnomon.run.memory import memory_errors
-from gnomon.run.mismatch_advice import finer
-from gnomon.run.parts import Parts
+from gnomon.run.makers import make_observers
+from gnomon.run.mismatch import finer
+from gnomon.run.parts import Parts, built, here
 from gnomon.store import Observer, RecordedGroups, Run, RunStatus
 from gnomon.store.layout import IMAGES
-from gnomon.training import Recorder, train
+from gnomon.training import Evaluation, Recorder, evaluate, first, train
 from gnomon.types import Task
 
-__all__ = ["numerics", "task_at", "train_until_stopped"]
+__all__ = ["measure", "memory_errors", "numerics", "task_at", "train_until_stopped"]
 
 
 def train_until_stopped(
@@ -97,3 +103,50 @@ def numerics(tier: Tier, mismatch: float | None) -> str:
 
 def task_at(env: Env, split: str, index: int) -> Task:
     return env.tasks(split)[index]
+
+
+def measure(
+    config: RunConfig, progress: Progress = unseen, phase: Phase = no_phase, env: Env | None = None
+) -> dict[str, Evaluation]:
+    """The policy's evaluation on held-out tasks, under an empty name, and those of the evaluation sets.
+
+    Nothing is trained, so the learner is in this process.
+    """
+    key = Key(config.seed)
+    with built(here(config), env, progress, phase=phase) as parts:
+        parts.engine.load(parts.learner.publish())
+        held_out = first(parts.env.tasks("test"), config.eval.tasks)
+        main = finished(evaluate(parts.actor, held_out, key.at("eval"), config.eval))
+        return {"": main, **{each.name: finished(each.evaluate(key, parts.actor)) for each in parts.sets}}
+
+
+WORDS = ("can't allocate memory", "not enough memory", "CUDA out of memory", "could not create a primitive")
+"""Of messages without a class of their own, on a CPU: those of torch and, the last, of oneDNN, which has no other."""
+
+
+@contextmanager
+def memory_errors(folder: Path) -> Iterator[None]:
+    """Args: folder: of the run. Raises: ResourceError E513 where memory is used up in the body."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, OSError) as error:
+        if not used_up(error):
+            raise
+        path = shlex.quote(str(folder))
+        raise ResourceError(
+            "E513",
+            "the run has used up its memory",
+            where=str(folder),
+            why=f"{str(error).partition(chr(10))[0] or 'MemoryError'}; all recorded steps are intact",
+            fix=f"free memory, then: gnomon resume {path}; if it happens again, start a run with a lower "
+            "optim.micro_batch or workers.count, or with policy.activation_checkpointing=true",
+        ) from error
+
+
+def used_up(error: Exception) -> bool:
+    """Whether an error says that memory is used up."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return any(words in str(error) for words in WORDS)

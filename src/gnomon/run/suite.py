@@ -113,7 +113,7 @@ def layers_of(name: str, positions: int) -> list[Source]:
 
 def one(name: str, layers: Sequence[Source], pin: str) -> Result:
     """One set."""
-    from gnomon.run.measure import measure  # It imports torch.
+    from gnomon.run.session import measure  # It imports torch.
 
     try:
         config, _ = resolve(layers, [check_env_config, check_policy_config])

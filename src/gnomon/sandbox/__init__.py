@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.sandbox.command import Ran, run_command
-from gnomon.sandbox.confined import Session
+from gnomon.sandbox.command import Ran, Session, run_command
 from gnomon.sandbox.job import (
     Broken,
     Err,

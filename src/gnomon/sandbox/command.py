@@ -1,15 +1,17 @@
-"""Run one command on a folder in a sandbox of its own, to its end: for verifiers that run tests."""
+"""A session that first checks whether the host can confine it, and one command on a folder in such a sandbox."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gnomon.sandbox.confined import Session
 from gnomon.sandbox.job import Limits
+from gnomon.sandbox.probe import capabilities
+from gnomon.sandbox.session import RawSession
 
-__all__ = ["Ran", "run_command"]
+__all__ = ["Ran", "Session", "run_command"]
 
 LIMITS = Limits(cpu_seconds=20.0, wall_seconds=60.0, memory_bytes=2**31, file_bytes=2**26, output_bytes=2**16)
 POLL = 0.05
@@ -49,3 +51,17 @@ def run_command(
         output += session.receive(0.0)
         text = bytes(output[: limits.output_bytes]).decode(errors="replace")
         return Ran(status=session.status, output=text, files=session.folder)
+
+
+class Session(RawSession):
+    """A `RawSession` on a host that can confine it. Args: unsafe: skip the check of the host.
+
+    Raises: ResourceError, E520 to E522, if the host cannot confine.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], limits: Limits | None = None, *, unsafe: bool = False, **options: Any
+    ) -> None:
+        if not unsafe:
+            capabilities(("session",))
+        super().__init__(argv, limits, **options)

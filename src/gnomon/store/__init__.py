@@ -10,7 +10,7 @@ from gnomon.store.groups import RecordedGroups
 from gnomon.store.layout import FORMAT, Record, RunStatus, canonical
 from gnomon.store.observers import EvaluationRecord, Observer, Observers, StepRecord
 from gnomon.store.reader import RolloutRow, RunReader
-from gnomon.store.recorded import Recorded
+from gnomon.store.unfinished import Recorded
 from gnomon.store.writer import Run, require_free
 
 __all__ = [

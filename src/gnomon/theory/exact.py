@@ -17,11 +17,10 @@ from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts, terminal
 from gnomon.objectives.declaration import Need
-from gnomon.objectives.reach import Reach
 from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.table import objective
 from gnomon.objectives.target import ClosedForm, Target, TokenShape
-from gnomon.objectives.tokens import Denominators, Tokens
+from gnomon.objectives.tokens import Denominators, Reach, Tokens
 from gnomon.theory.world import Outcomes, World, correct, outcomes, outcomes_for, step_of, world
 
 __all__ = [

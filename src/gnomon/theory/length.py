@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts
-from gnomon.objectives.reach import Reach
 from gnomon.objectives.row import Objective, Scope
-from gnomon.objectives.tokens import Denominators, Tokens
+from gnomon.objectives.tokens import Denominators, Reach, Tokens
 from gnomon.theory.exact import multisets
 
 __all__ = ["LengthBias", "decay_bias", "group_mean_bias", "length_bias", "own_mean_bias", "sampled_length_bias"]

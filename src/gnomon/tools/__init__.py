@@ -5,13 +5,12 @@ from __future__ import annotations
 from gnomon.tools.base import Ended, EnvTool, Outcome, Overtime, Result, Stateless, Use, text_argument, use
 from gnomon.tools.calculator import CalculatorTool
 from gnomon.tools.calls import Call, calls
-from gnomon.tools.keys import pressed
 from gnomon.tools.lend import WithTools
 from gnomon.tools.mcp import MCPTool, served
 from gnomon.tools.python import PythonTool
 from gnomon.tools.screen import Screen
 from gnomon.tools.search import SearchTool
-from gnomon.tools.terminal import TerminalTool
+from gnomon.tools.terminal import TerminalTool, pressed
 
 __all__ = [
     "CalculatorTool",

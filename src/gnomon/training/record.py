@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, process_time
 from typing import Protocol
 
+import torch
+
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError
 from gnomon.rollout.failures import Unjudged
 from gnomon.store import EvaluationRecord, Observer, Observers, Record, Run, RunReader, RunStatus, StepRecord
 from gnomon.store.layout import is_rollout, set_of
-from gnomon.training.memory import peak_memory
 from gnomon.training.step import StepLog
 
-__all__ = ["Recorder", "StepLog"]
+__all__ = ["Recorder", "StepLog", "peak_memory"]
 
 
 def silent(text: str) -> None:
@@ -186,3 +189,14 @@ class Recorder:
         if not self._ended:
             self._ended = True
             self.observers.finish(status)
+
+
+UNIT = 1 if sys.platform == "darwin" else 1024
+"""Bytes of the unit in which the system reports resident memory."""
+
+
+def peak_memory() -> int:
+    """Largest memory of this process so far, in bytes: of the CUDA devices where they are used, or else resident."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return sum(torch.cuda.max_memory_reserved(place) for place in range(torch.cuda.device_count()))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT

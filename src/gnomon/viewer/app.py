@@ -20,7 +20,7 @@ from gnomon.errors import GnomonError
 from gnomon.store import RunReader
 from gnomon.store.layout import IMAGES
 from gnomon.store.notes import Note, write_note
-from gnomon.viewer.comparisons import Comparisons
+from gnomon.viewer.compare import Comparisons
 from gnomon.viewer.curves import task_charts
 from gnomon.viewer.environment import environment_facts, environment_rows
 from gnomon.viewer.facts import overview, step_facts, task_facts

@@ -1,19 +1,23 @@
-"""What the page of a rollout shows."""
+"""What the page of a rollout shows; replies as Markdown, without anything that could load, run or restyle."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from gnomon.reading.program import ending, origin, tree
 from gnomon.reading.reasons import advantage_reason, verdict_reason
 from gnomon.reading.text import Address, resolved, rollout, rollout_records
 from gnomon.store import Record, RunReader
+from gnomon.terminal import printable
 from gnomon.viewer.facts import group_rows
-from gnomon.viewer.markdown import markdown
 from gnomon.viewer.tokens import CHANNELS, absent, legend, spans, tokenizer_of, turn_tokens
 
-__all__ = ["rollout_facts"]
+__all__ = ["markdown", "rollout_facts"]
 
 PIECE = 50_000
 """Characters of a text that one page shows; the rest is a link away."""
@@ -76,3 +80,21 @@ def neighbour(address: Address, samples: Sequence[int | None], at: int) -> str:
     if not 0 <= at < len(samples):
         return ""
     return str(Address(address.kind, address.step, address.task, samples[at], address.attempt))
+
+
+LEFT_OUT = ["html_block", "html_inline", "link", "image", "autolink", "reference", "entity"]
+
+
+@cache
+def parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(LEFT_OUT)
+
+
+def markdown(text: str) -> Markup:
+    """A text of Markdown as HTML. Its headings are below those of the page, and tables are aligned by the page."""
+    tokens = parser().parse(printable(text.expandtabs(4)))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = "h4"
+        token.attrs.pop("style", None)
+    return Markup(parser().renderer.render(tokens, parser().options, {}))

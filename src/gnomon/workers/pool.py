@@ -9,23 +9,25 @@ enforced by killing, so a function cannot exceed them. Linux only.
 
 from __future__ import annotations
 
+import io
 import pickle
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from gnomon.repeats import Repeats
 from gnomon.sandbox.probe import capabilities
+from gnomon.types import Part, Verdict
 from gnomon.workers.dispatch import Affinity, Dispatcher, Job, Limits
 from gnomon.workers.fork_server import ForkServer
 from gnomon.workers.outcomes import Died, Outcome, Raised
-from gnomon.workers.sealed import opened
 from gnomon.workers.serialise import packed
 
-__all__ = ["Affinity", "Pool"]
+__all__ = ["Affinity", "Pool", "opened"]
 
 Call = tuple[Any, ...]
 """Arguments of the pool's function."""
@@ -168,3 +170,35 @@ class Pool:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+NAMED = {
+    "gnomon.types": {"Part", "Status", "Verdict"},
+    "builtins": {"bytearray", "complex", "frozenset", "set"},
+}
+
+
+class Sealed(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if name not in NAMED.get(module, ()):
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return super().find_class(module, name)
+
+
+def opened(payload: bytes) -> Any:
+    """The value of a pickle. Raises: pickle.UnpicklingError if it uses anything else; ValueError or TypeError for an
+    invalid verdict."""
+    value = Sealed(io.BytesIO(payload)).load()
+    if isinstance(value, tuple):
+        return tuple(checked(item) for item in value)
+    return checked(value)
+
+
+def checked(value: Any) -> Any:
+    """A verdict rebuilt and validated from its fields; any other value unchanged."""
+    if not isinstance(value, Verdict):
+        return value
+    for part in value.parts:
+        if type(part) is not Part or not all(type(number) in (int, float) for number in (part.value, part.weight)):
+            raise TypeError(f"{part!r} is not part of a verdict")
+    return replace(value, parts=tuple(value.parts))

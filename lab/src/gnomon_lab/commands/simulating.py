@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gnomon.commands.completion import trainable
-from gnomon.commands.planning import configured
+from gnomon.commands.examining import configured
 from gnomon.commands.words import Json, Settings
 from gnomon.errors import ConfigError
 from gnomon.reading.lines import say

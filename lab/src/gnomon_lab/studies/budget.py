@@ -39,9 +39,8 @@ def budget_text(study: Study, cells: list[Cell]) -> str:
     """
     import torch
 
-    from gnomon.plans.calibrate import calibrated
+    from gnomon.plans.command import calibrated, require_fitting
     from gnomon.plans.devices import device, resident
-    from gnomon.plans.fit import require_fitting
     from gnomon.plans.lengths import supposed_lengths
     from gnomon.plans.plan import planned
     from gnomon.run.makers.engine import engine_dtype

@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.config import Env, Eval, Policy, RunConfig
 from gnomon.run.find import env_class
-from gnomon.run.measure import measure
+from gnomon.run.session import measure
 from gnomon_lab.tiny_policy.build import TAUGHT, Recipe
 
 __all__ = ["score"]

@@ -7,8 +7,7 @@ from gnomon.run.makers.learner import make_learner, make_schedule
 from gnomon.run.makers.objective import make_objective
 from gnomon.run.makers.observers import make_observers
 from gnomon.run.makers.order import make_order
-from gnomon.run.makers.tasks import make_tasks
-from gnomon.run.makers.workers import make_workers
+from gnomon.run.makers.workers import make_tasks, make_workers
 
 __all__ = [
     "engine_facts",

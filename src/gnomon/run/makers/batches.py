@@ -21,7 +21,7 @@ from gnomon.rollout.opponents import Against
 from gnomon.rollout.order import TaskOrder
 from gnomon.run.makers.actor import make_actor
 from gnomon.run.makers.engine import make_embedded
-from gnomon.run.makers.replay import make_replay
+from gnomon.run.recorded_runs import make_replay
 
 __all__ = ["make_batches"]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from gnomon.sandbox.remote.base import Elsewhere, Reply
-from gnomon.sandbox.remote.daytona import DaytonaRunner
 from gnomon.sandbox.remote.docker import DockerRunner
-from gnomon.sandbox.remote.e2b import E2BRunner
-from gnomon.sandbox.remote.modal import ModalRunner
+from gnomon.sandbox.remote.hosted import DaytonaRunner, E2BRunner, ModalRunner
 
 __all__ = ["DaytonaRunner", "DockerRunner", "E2BRunner", "Elsewhere", "ModalRunner", "Reply"]
