@@ -15,11 +15,11 @@ from gnomon.commands.completion import trainable
 from gnomon.commands.words import Json, Settings, Trust
 from gnomon.errors import ConfigError
 from gnomon.reading.lines import say
-from gnomon.run.suite import Result, pinned, suite, suite_text, write_pins
 from gnomon.terminal import put
 
 if TYPE_CHECKING:
     from gnomon.config import RunConfig
+    from gnomon.run.suite import Result
 
 __all__ = ["check_weights", "configured", "conform", "doctor", "evaluate_suite", "plan"]
 
@@ -160,6 +160,8 @@ def configured(what: str, settings: list[str] | None) -> tuple[RunConfig, Path |
 
 def evaluate_suite(names: Sequence[str], words: Sequence[str], pins: Path | None, as_json: bool) -> None:
     """Evaluate the sets with these names, and print each as it ends."""
+    from gnomon.run.suite import pinned, suite, suite_text, write_pins
+
     known = pinned(pins)
     results = suite(words, names, known, print_nothing if as_json else lambda result: say(suite_text([result])))
     if pins:
