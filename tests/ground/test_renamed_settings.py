@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.config import DEFAULTS, RunConfig, Source, leaves, load, overrides, recorded, resolve, to_toml
-from gnomon.config.mistakes import RENAMED, VALUES
+from gnomon.config.sources import RENAMED, VALUES
 from gnomon.errors import ConfigErrors
 from gnomon.objectives.options import OPTIONS
 

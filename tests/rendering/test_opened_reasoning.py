@@ -13,7 +13,7 @@ from gnomon.envs import Dataset
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.reasoning import after_reasoning, opened
-from gnomon.rejudge.parts import replies
+from gnomon.rejudge.imported import replies
 from gnomon.rejudge.stored import reading
 from gnomon.rendering import ChatML, Published, Qwen3, Transcript, choose, joined
 from gnomon.rendering.reply_text import reply_text
