@@ -23,7 +23,7 @@ from audit.sound_rewards import (
     trl,
     verl,
 )
-from gnomon.audit import AXES, Severity, subject_of
+from gnomon.audit import AXES, Severity, judging, subject_of
 from gnomon.audit.case import plain_value
 from gnomon.audit.frame import framed
 from gnomon.audit.patterns import examples
@@ -145,6 +145,20 @@ def test_a_reward_that_is_never_in_time_blocks():
     report = audit(subject_of(VerlScore(function=f"{__name__}:loads_in_its_first_call"), cities(3)), axes=AXES[:3])
     (finding,) = (finding for finding in report.blocking if finding.rule == "availability.always_exceeded")
     assert "the second 0.0 s" in finding.what and finding.fix.startswith("load models and tables at the top")
+
+
+def waits(data_source, solution_str, ground_truth, extra_info=None):
+    time.sleep(1000)
+
+
+def test_a_reward_that_waits_for_ever_blocks_after_its_first_texts(monkeypatch):
+    monkeypatch.setattr(judging, "WALL", 1.0)
+    began = time.monotonic()
+    report = audit(subject_of(VerlScore(function=f"{__name__}:waits"), cities(3)))
+    assert time.monotonic() - began < 30  # Seconds: a limit of one, and processes that start on a busy machine.
+    assert [finding.rule for finding in report.blocking] == ["availability.always_exceeded"], report_text(report)
+    assert report.blocking[0].fix.startswith("give what the verifier waits for")
+    assert report.skipped["confinement"] == report.skipped["determinism"] == "no reply gets a verdict in time"
 
 
 def test_a_reply_out_of_reach_is_a_note_and_within_reach_it_blocks():

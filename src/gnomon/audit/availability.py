@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gnomon.audit.case import Case, excerpt, stated_answer
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.frame import KNOWN
-from gnomon.audit.judging import SECONDS, Bench, Judgement, judgement_of
+from gnomon.audit.judging import SECONDS, WAITED, Bench, Judgement, judgement_of
 from gnomon.workers import Returned
 
 __all__ = ["probe"]
@@ -70,7 +70,7 @@ def probe(case: Case) -> Iterator[Finding]:
     unasked = sum(judgement.outcome == "unasked" for judgement in judgements)
     if unasked:
         case.skipped["availability, the rest"] = (
-            f"{unasked} texts were not tried, because {case.workers.kills} workers had to be killed"
+            f"{unasked} texts were not tried, because too many calls hung or ended their process"
         )
     case.tables["corpus"] = {
         "texts": len(judgements),
@@ -94,8 +94,11 @@ def always_exceeded(case: Case, late: Sequence[Judgement], count: int) -> Findin
     fix = (
         "make the verifier faster; audit.acknowledge='[\"availability.always_exceeded\"]' accepts the verifier untested"
     )
-    outcome = case.workers.ask(judged_twice, first.index, first.reply, fresh=True, patience=OWN_LIMIT)
-    if isinstance(outcome, Returned):
+    if first.detail.startswith(WAITED):
+        fix = "give what the verifier waits for (a server, a lock, input) a time limit below 1 s"
+    elif isinstance(
+        outcome := case.workers.ask(judged_twice, first.index, first.reply, fresh=True, patience=OWN_LIMIT), Returned
+    ):
         one, two = (judgement.seconds for judgement in outcome.value)
         what += f"; the first call of a process takes {one:.1f} s, the second {two:.1f} s"
         if two < SECONDS:

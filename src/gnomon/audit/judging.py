@@ -26,13 +26,15 @@ from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
 from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned, own_cpu
 
-__all__ = ["SECONDS", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
+__all__ = ["SECONDS", "WAITED", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
 
 SECONDS = 1.0
 """CPU time limit of one verdict."""
 WALL, SPARE = 8.0, 3.0
 """Wall-clock limit of one verdict, in seconds; longer than the CPU limit, because the machine may be busy. A verifier
 that runs code ends it at a limit of its own, so it gets `SPARE` seconds more than that."""
+WAITED = "no verdict after"
+"""Words of a judgement that exceeds the limit by the clock."""
 PATIENCE = 20
 """Factor on these limits for a probe of many verdicts."""
 SHIFT = 0.1
@@ -45,6 +47,8 @@ KILLS = 24
 """Maximum number of workers killed for one verifier, so that one that often hangs does not take minutes."""
 SILENT = 4
 """The same for a verifier without any verdict yet."""
+FIRST = 2
+"""Number of calls that such a verifier gets at a time, each in a worker of its own."""
 MEMORY = 2**30
 """Limit of address space per verdict, in bytes."""
 
@@ -176,13 +180,21 @@ class VerifierWorkers:
         """
         return self.pool.map([(probe, *arguments)], fresh=fresh, patience=patience)[0]
 
+    @property
+    def mute(self) -> bool:
+        """Whether nothing more is asked, and no call has returned."""
+        return self.most_kills == SILENT <= self.kills
+
     def judge(self, calls: Iterable[tuple[int, str]]) -> list[Judgement]:
         """A judgement for every (task index, reply), in order. Stops when too many workers were killed."""
         items = list(calls)
         by_item: dict[int, Judgement] = {}
-        waiting = deque(list(range(start, min(start + BATCH, len(items)))) for start in range(0, len(items), BATCH))
+        alone = min(FIRST, len(items)) if self.most_kills == SILENT else 0
+        waiting = deque([i] for i in range(alone))
+        waiting.extend(list(range(at, min(at + BATCH, len(items)))) for at in range(alone, len(items), BATCH))
         while waiting and self.kills < self.most_kills:
-            chunks = [waiting.popleft() for _ in range(min(len(waiting), ROUND))]
+            most = FIRST if self.most_kills == SILENT else ROUND
+            chunks = [waiting.popleft() for _ in range(min(len(waiting), most))]
             jobs = [(judge_some, [items[i] for i in chunk]) for chunk in chunks]
             for chunk, outcome in zip(chunks, self.pool.map(jobs), strict=True):
                 if isinstance(outcome, Returned):
@@ -280,7 +292,7 @@ def instead(outcome: Outcome, index: int, reply: str, wall: float) -> Judgement:
         case Exceeded(resource):
             reasons = {
                 "cpu": f"over {SECONDS:g} s of processor time",
-                "wall": f"no verdict after {wall:g} s",
+                "wall": f"{WAITED} {wall:g} s",
                 "memory": f"over {MEMORY // 2**20} MiB of memory",
                 "output": "a verdict too large to send",
             }

@@ -53,6 +53,8 @@ PREFLIGHT = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.AVAILABILITY, Axis.SENTINELS, 
 """Axes that are fast enough for the start of a run."""
 AGAINST_ITSELF = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.SEARCH, Axis.SENTINELS)
 """Axes about the reward of a reply. They do not apply where a reply plays against itself."""
+WITHOUT_VERDICTS = (Axis.AVAILABILITY, Axis.FAILURE)
+"""Axes that report on a verifier that never returns."""
 ORDER = tuple(Severity)
 
 
@@ -96,6 +98,8 @@ def audit(
                     case.skipped[axis.value] = (
                         "the same reply would play for every player, and one player's gain is another's loss"
                     )
+                elif axis in axes and case.workers.mute and axis not in WITHOUT_VERDICTS:
+                    case.skipped[axis.value] = "no reply gets a verdict in time"
                 elif axis in axes:
                     if watch is not None:
                         watch(axis.value)
