@@ -172,5 +172,10 @@ class Service:
 ServiceClient = Service
 
 
+class RestClient:
+    def get_server_capabilities(self) -> Future:
+        return Future(lambda: SimpleNamespace(supported_models=[SimpleNamespace(model_name="tiny")]))
+
+
 def refuse(why: str) -> None:
     raise ValueError(why)

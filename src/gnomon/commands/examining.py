@@ -83,12 +83,17 @@ def check_weights(
 
 def conform(
     what: Annotated[
-        str, typer.Argument(metavar="TRAINER", help="trl, verl, openrlhf, or a function as file.py:gradient.")
+        str,
+        typer.Argument(
+            metavar="TRAINER|URL",
+            help="trl, verl, openrlhf, areal, a function as file.py:gradient, or the URL of a Tinker service.",
+        ),
     ],
     names: Annotated[
         list[str] | None, typer.Argument(metavar="OBJECTIVE …", help="Default: all that the trainer lists.")
     ] = None,
     python: Annotated[str, typer.Option(metavar="FILE", help="The interpreter that has the trainer.")] = sys.executable,
+    model: Annotated[str, typer.Option(metavar="NAME", help="The service's model; default: the first one.")] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print tables in Markdown.")] = False,
     badge: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Write the result as a badge.")] = None,
     as_json: Json = False,
@@ -98,8 +103,16 @@ def conform(
     from gnomon.conformance import conform as judged
     from gnomon.conformance import text as shown
 
-    with trainer(what, python) as found:
-        cells = judged(found, names or ())
+    if what.startswith(("http://", "https://")):
+        from gnomon.conformance.service import conform_service
+        from gnomon.models.tinker import require_answer
+
+        require_answer(what)
+        os.environ["TINKER_BASE_URL"] = what
+        cells = conform_service(names or (), model)
+    else:
+        with trainer(what, python) as found:
+            cells = judged(found, names or ())
     if badge is not None:
         badge.write_text(shown.badge(cells), "utf-8")
     if as_json:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gnomon.conformance.checks import CHECKS
 from gnomon.conformance.subject import Cell, Grade
 
 __all__ = ["badge", "body", "markdown", "text"]
@@ -53,7 +52,8 @@ def markdown(cells: Sequence[Cell]) -> str:
     names = list(dict.fromkeys(cell.objective for cell in cells))
     grades = {(cell.check, cell.objective): cell.grade for cell in cells}
     lines = ["| check | " + " | ".join(f"`{name}`" for name in names) + " |", "|---" * (len(names) + 1) + "|"]
-    lines += ["| " + " | ".join([check, *(grades[check, name] for name in names)]) + " |" for check in CHECKS]
+    checks = dict.fromkeys(cell.check for cell in cells)
+    lines += ["| " + " | ".join([check, *(grades.get((check, name), "") for name in names)]) + " |" for check in checks]
     apart = [cell for cell in cells if cell.grade is not Grade.PASS]
     notes = dict.fromkeys((cell.check, cell.grade, difference(cell)) for cell in apart)
     lines += ["", "| check | objective | grade | what |", "|---|---|---|---|"]

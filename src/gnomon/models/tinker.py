@@ -12,12 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from gnomon.errors import ConfigError, ResourceError
 
-__all__ = ["answer", "failed", "opened", "sdk"]
+__all__ = ["answer", "failed", "first_model", "opened", "require_answer", "sdk"]
 
 KEY = "TINKER_API_KEY"
+PATIENCE = 10
+"""Seconds."""
 
 
 def sdk() -> Any:
@@ -39,15 +43,36 @@ def opened() -> Any:
         raise failed("open a session", error) from None
 
 
-def answer(future: Any, verb: str) -> Any:
+def first_model(fix: str) -> str:
+    """The name of the first model that the service trains. Raises: ResourceError E508."""
+    package = sdk()
+    try:
+        found = package.RestClient().get_server_capabilities()
+    except package.TinkerError as error:
+        raise failed("name its models", error, fix) from None
+    return str(answer(found, "name its models", fix).supported_models[0].model_name)
+
+
+def require_answer(url: str) -> None:
+    """Raises: ResourceError E508 where nothing answers. The SDK asks for five minutes before it says so."""
+    try:
+        urlopen(f"{url.rstrip('/')}/api/v1/healthz", timeout=PATIENCE).close()
+    except HTTPError:  # Something answers, and the SDK can say what is wrong.
+        return
+    except (OSError, ValueError) as error:
+        fix = "start the service, or correct the URL; gnomon serve-learner starts one here"
+        raise ResourceError("E508", f"nothing answers at {url}", why=str(error), fix=fix) from None
+
+
+def answer(future: Any, verb: str, fix: str = "gnomon resume RUN") -> Any:
     """The result of a request. Args: verb: what was asked for. Raises: ResourceError E508 where it failed."""
     try:
         with ThreadPoolExecutor(1) as thread:  # The SDK warns where it waits in a thread with a running event loop.
             return thread.submit(future.result).result()
     except sdk().TinkerError as error:
-        raise failed(verb, error) from None
+        raise failed(verb, error, fix) from None
 
 
-def failed(verb: str, error: Exception) -> ResourceError:
+def failed(verb: str, error: Exception, fix: str = "gnomon resume RUN") -> ResourceError:
     why = f"{type(error).__name__}: {error}"
-    return ResourceError("E508", f"the Tinker service could not {verb}", why=why, fix="gnomon resume RUN")
+    return ResourceError("E508", f"the Tinker service could not {verb}", why=why, fix=fix)
