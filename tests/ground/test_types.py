@@ -23,6 +23,7 @@ from gnomon.types import (
     Stop,
     Task,
     Tool,
+    ToolCall,
     Turn,
     Verdict,
 )
@@ -45,7 +46,7 @@ NOUNS = [
     Part(name="a", value=1.0), verdict(), Group(task=TASK, index=2, rollouts=(rollout(0, 1.0),)),
     Request(prompt_ids=(1,), key=b"k" * 16, sampling=Sampling(max_tokens=1)),
     Segment(origin=Origin.TASK, token_ids=(1, 2)), Tool(name="add", description="Adds."),
-    Calls(refused={"limit_calls": 2}, retried=1),
+    Calls(refused={"limit_calls": 2}, retried=1), ToolCall(name="add", arguments='{"a": 1}', id="call_1"),
 ]  # fmt: skip
 
 

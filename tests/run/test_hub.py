@@ -21,8 +21,8 @@ from gnomon.export.model import export
 from gnomon.models.folder import TINY
 from gnomon.models.hub import _fetched
 from gnomon.run.hub_models import commits, pinned
+from gnomon.run.paths import anchored
 from gnomon.run.session import measure
-from gnomon.run.start import anchored
 from gnomon.store import RunReader
 from gnomon.viewer.tokens import tokenizer_of
 from models.hub_cache import ONE, REPO, TWO, contents, forget, put

@@ -15,11 +15,12 @@ from gnomon.verifiers.controls import FormatOnly, Noisy, Random, Shuffled, Wrong
 from gnomon.verifiers.llm import LLMJudge
 from gnomon.verifiers.math import Math
 from gnomon.verifiers.number import Number, Percent, Units
+from gnomon.verifiers.pattern import Pattern
 from gnomon.verifiers.polynomial import Form, PolynomialAnswer
 from gnomon.verifiers.proxy import NgramModel, Proxy, train
+from gnomon.verifiers.schema import JsonSchema
 from gnomon.verifiers.sets import Repeats, SetMatch
-from gnomon.verifiers.strict_json import JsonSchema
-from gnomon.verifiers.text import Pattern, Rule, Text
+from gnomon.verifiers.text import Rule, Text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,11 @@ from gnomon.verifiers import Verifier
 from gnomon.verifiers.choice import Choice
 from gnomon.verifiers.math import Math
 from gnomon.verifiers.number import Number
+from gnomon.verifiers.pattern import Pattern
 from gnomon.verifiers.polynomial import PolynomialAnswer
+from gnomon.verifiers.schema import JsonSchema
 from gnomon.verifiers.sets import SetMatch
-from gnomon.verifiers.strict_json import JsonSchema
-from gnomon.verifiers.text import Pattern, Text
+from gnomon.verifiers.text import Text
 from verifiers.shipped import there
 
 KINDS: dict[str, type] = {

@@ -1,4 +1,4 @@
-"""A service with the interface of Tinker: what its losses do, told from how one step moves log-probabilities.
+"""A service with the interface of Tinker: what its losses do, measured by how one step moves log-probabilities.
 
 The service returns no gradient. With β₁ = β₂ = 0 and an ε far above every gradient, a step of Adam is one of plain
 gradient descent, δθ = −(lr/ε)·g. To first order, a loss −Σ κ_t log π_t then moves the log-probability of token i by
@@ -70,7 +70,7 @@ class Service:
                 break
             self.rate *= MOVED / most
         self.moves = most
-        """What the largest step of these moved; not positive and finite if steps cannot be told from each other."""
+        """What the largest step of these moved; not positive and finite if no step can be measured."""
 
     def sampled(self) -> Values:
         """[tokens] the log-probabilities of the targets under the sampler's base model."""

@@ -1,4 +1,4 @@
-"""Starts a run in a new folder, from settings whose paths are absolute: a run resumes from any folder."""
+"""Starts a run in a new folder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from gnomon.config.choices import sentences
 from gnomon.envs import offers
 from gnomon.envs.agent import Agent, launch_of
 from gnomon.envs.base import Env
-from gnomon.models.folder import NAMED, model_folder, table
-from gnomon.models.hub import hub_name
+from gnomon.models.folder import model_folder, table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Proven, Renderer
 from gnomon.rendering.choose import departure
 from gnomon.rollout.programs import require_program
-from gnomon.run.data import anchored_data
 from gnomon.run.display import Console, Guarded, Teller
 from gnomon.run.exactness import reasons
 from gnomon.run.find import make_env
@@ -28,6 +26,7 @@ from gnomon.run.makers.policy import attention_of
 from gnomon.run.manifest import manifest, opening
 from gnomon.run.parts import Parts, built
 from gnomon.run.passed import NOTHING, Passed, require_passed, source_of
+from gnomon.run.paths import anchored
 from gnomon.run.preflight import audited
 from gnomon.run.prompt_tokens import without_room
 from gnomon.run.reward_weights import weigh
@@ -36,7 +35,7 @@ from gnomon.run.trust import signature
 from gnomon.store import Run, RunReader
 from gnomon.types import EMPTY
 
-__all__ = ["anchored", "create", "start"]
+__all__ = ["create", "start"]
 
 
 def start(
@@ -138,32 +137,3 @@ def own_forward(config: RunConfig) -> str:
         f"Model: {family} is computed by the forward pass and the cache of transformers "
         "(policy.attention=transformers): with padded rows, on the tier measured."
     )
-
-
-def anchored(config: RunConfig, env: Env) -> RunConfig:
-    """The configuration with the paths of all that it reads made absolute."""
-    config = anchored_data(config, env)
-    policy, spec, players = config.policy, config.env, config.players
-    players = players.model_copy(update={"opponent": anchored_model(players.opponent)})
-    paths = {"path": anchored_model(policy.path), "reference": anchored_model(policy.reference)}
-    policy = policy.model_copy(update=paths)
-    spec = spec.model_copy(update={"type": anchored_type(spec.type)})
-    sets = {
-        name: own.model_copy(update={"env": {**own.env, "type": anchored_type(own.env["type"])}})
-        if "type" in own.env
-        else own
-        for name, own in config.eval.sets.items()
-    }
-    evaluation = config.eval.model_copy(update={"sets": sets})
-    return config.model_copy(update={"policy": policy, "env": spec, "players": players, "eval": evaluation})
-
-
-def anchored_model(name: str) -> str:
-    """The name of a model; that of a folder as its absolute path."""
-    return name if name in ("", "past", *NAMED) or hub_name(name) else str(Path(name).resolve())
-
-
-def anchored_type(kind: str) -> str:
-    """The type of an environment; that of a file with its absolute path."""
-    file, _, name = kind.rpartition(":")
-    return f"{Path(file).resolve()}:{name}" if file.endswith(".py") else kind

@@ -10,13 +10,14 @@ from gnomon.verifiers.judging import Judge, Retry, ajudged, asettled, judge, jud
 from gnomon.verifiers.llm import LLMJudge
 from gnomon.verifiers.math import Math
 from gnomon.verifiers.number import Number
+from gnomon.verifiers.pattern import Pattern
 from gnomon.verifiers.polynomial import PolynomialAnswer
 from gnomon.verifiers.prices import Pay, Price, pay
 from gnomon.verifiers.proxy import Proxy
+from gnomon.verifiers.schema import JsonSchema
 from gnomon.verifiers.sets import SetMatch
 from gnomon.verifiers.slot import Answered, Importing, Malformed, NoScore, Rejected, Several, Slot, Verifier
-from gnomon.verifiers.strict_json import JsonSchema
-from gnomon.verifiers.text import Pattern, Text
+from gnomon.verifiers.text import Text
 
 __all__ = [
     "Answered",

@@ -1,4 +1,4 @@
-"""A text that equals the gold, exactly or after named rules, or that matches a whole regular expression."""
+"""A text that equals the gold, exactly or after named rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from gnomon.verifiers.extract import Strictness
 from gnomon.verifiers.slot import Answered
 
-__all__ = ["Pattern", "Rule", "Text", "golds", "normal", "unmarked", "unwrapped"]
+__all__ = ["Rule", "Text", "golds", "normal", "unmarked", "unwrapped"]
+
 
 MOST_MARKS = 8
 """Marks inside one another."""
@@ -103,27 +104,3 @@ class Text(Answered):
     def _normal(self, gold: str) -> str:
         """A correct text as answers are compared with it: without the white space around it, as the slot is read."""
         return normal(gold if self.strictness is Strictness.EXACT else gold.strip(), self.rules)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pattern(Answered):
-    """The answer is a text; the reference is a Python regular expression that must match all of it.
-
-    The pattern comes from the task's author, the text from the policy. `re` backtracks, so a text can make a careless
-    pattern take exponential time. A `Pool` then stops it, and the verdict is `EXCEEDED`.
-    """
-
-    ignore_case: bool = False
-    dot_matches_newline: bool = False
-
-    def accepts(self, answer: str, gold: Any) -> bool:
-        flags = (re.IGNORECASE if self.ignore_case else 0) | (re.DOTALL if self.dot_matches_newline else 0)
-        if not isinstance(gold, str):
-            raise ValueError(f"the task's own answer {gold!r:.100} is not a regular expression")
-        try:
-            return re.fullmatch(gold, answer, flags) is not None
-        except (re.error, OverflowError, RecursionError) as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is not a regular expression: {problem}") from problem
-
-    def require_gold(self, gold: Any) -> None:
-        self.accepts("", gold)

@@ -11,7 +11,7 @@ from gnomon.config.sources import whole_key
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.run.find import check_env_config, check_policy_config, make_env
-from gnomon.run.start import anchored
+from gnomon.run.paths import anchored
 from gnomon.store.layout import PREDICTION
 from gnomon_lab.predictions.register import read
 
