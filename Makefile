@@ -22,7 +22,8 @@ llm: $(STAMP)
 	@echo "        $(BIN)/gnomon gain runs/llm             what training added to the model"
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal
+# Tests wait for other processes for a third of their time, so a small machine runs one more than it has cores.
+SIDE_BY_SIDE := -n $(shell echo $$(( $$(nproc) < 3 ? $$(nproc) + 1 : 4 ))) --dist worksteal
 # Every test, with at most some cases of each (see conftest.py). Tests that need a program that is not installed
 # (see `programs`) are left out, and counted at the end.
 test: $(STAMP)
