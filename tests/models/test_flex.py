@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ from gnomon.models.scoring import packed_logp, score
 from gnomon.models.trie import Trie
 from models.kinds import KINDS, WINDOW, save, text
 from models.test_families import FAMILIES, model_of
+
+with suppress(ImportError):
+    import setuptools  # noqa: F401 -- torch compiles with it, and it does not load after another test loaded distutils.
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 WINDOWS = (None, WINDOW, 1)
