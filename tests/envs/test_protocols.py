@@ -46,7 +46,7 @@ class OpenEnvServer:
     def answer(self, session, asked):
         if asked["type"] == "reset":
             session["secret"] = random.Random(asked["data"]["seed"] if self.honest else None).randint(1, 9)
-            text = "Guess from 1 to 9." if self.honest else f"Guess, {random.random()}."
+            text = "Guess from 1 to 9." if self.honest else f"Guess, {random.Random().random()}."
             return {"type": "observation", "data": {"observation": {"text": text}, "reward": None, "done": False}}
         guess = asked["data"]["message"]
         if guess == "crash":

@@ -61,7 +61,7 @@ def test_the_cost_comes_first_then_progress_and_an_interrupted_study_goes_on(stu
     kept = steps(run)
     assert kept >= 1
     done = command(*words, cwd=tmp_path)
-    assert re.search(r"^folder/[01] \d+ %, about \d+ s left$", done.stdout, re.M), done.stdout
+    assert re.search(r"^folder/[01] \d+ %, about \d+ (s|min) left$", done.stdout, re.M), done.stdout
     command("study", str(study), "--folder", "whole", "--jobs", "1", cwd=tmp_path)
     for name in ("result.json", "page.md"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
