@@ -32,7 +32,7 @@ from gnomon.audit.reach import Reach
 from gnomon.audit.run import PREFLIGHT, audit
 from gnomon.audit.source import texts
 from gnomon.audit.text import report_text
-from gnomon.integrations.rewards import VerlScore
+from gnomon.integrations.rewards import TrlReward, VerlScore
 from gnomon.types import Message, Task
 
 TASKS = 12
@@ -159,6 +159,15 @@ def test_a_reward_that_waits_for_ever_blocks_after_its_first_texts(monkeypatch):
     assert [finding.rule for finding in report.blocking] == ["availability.always_exceeded"], report_text(report)
     assert report.blocking[0].fix.startswith("give what the verifier waits for")
     assert report.skipped["confinement"] == report.skipped["determinism"] == "no reply gets a verdict in time"
+
+
+def raises(completions, **columns):
+    raise ValueError("no")
+
+
+def test_a_reward_that_raises_on_every_reply_is_blamed_for_that_alone():
+    report = audit(subject_of(TrlReward(functions=(f"{__name__}:raises",)), tagged(2)), axes=["determinism", "failure"])
+    assert [finding.rule for finding in report.blocking] == ["failure.raised"], report_text(report)
 
 
 def test_a_reply_out_of_reach_is_a_note_and_within_reach_it_blocks():

@@ -108,9 +108,9 @@ def compared(
 
 def batches(case: Case, base: Sequence[Judgement]) -> Iterator[Finding]:
     """Functions that take many replies at once must give each reply the reward that it gets alone."""
-    if not hasattr(case.subject.verifier, "together"):
-        return
     alone = [judgement for judgement in base if judgement.outcome == "verdict"][:48]
+    if not alone or not hasattr(case.subject.verifier, "together"):
+        return
     twice = [judgement for judgement in alone for _ in range(2)]
     for size, orders in ((8, (alone, alone[::-1], twice)), (len(alone), (alone,))):
         for order in orders:
