@@ -75,7 +75,10 @@ def main() -> None:
     for kind, name, make in subjects(given.folder.resolve(), given.only.split(","), given.rg.split(",")):
         found.append(row(kind, name, make))
         print(line(found[-1]), flush=True)
-    text = "\n".join([HEAD, *map(line, found)])
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for each in found:
+        alike.setdefault((each["package"], each["check"], each["play"]), []).append(each)
+    text = "\n".join([HEAD, *(line(*rows) for rows in alike.values())])
     passed = {kind: sum(r["passed"] for r in found if r["kind"] == kind) for kind in sorted({r["kind"] for r in found})}
     print(json.dumps(passed))
     if given.write:
@@ -86,8 +89,10 @@ def main() -> None:
 HEAD = "| environment | package | `gnomon check` | a random game, played twice |\n|---|---|---|---|"
 
 
-def line(row: dict[str, Any]) -> str:
-    return f"| `{row['kind']}:{row['name']}` | {row['package']} | {row['check']} | {row['play']} |"
+def line(*rows: dict[str, Any]) -> str:
+    """A line of the table for environments with one result."""
+    names = ", ".join(f"`{row['kind']}:{row['name']}`" for row in rows)
+    return f"| {names} | {rows[0]['package']} | {rows[0]['check']} | {rows[0]['play']} |"
 
 
 def subjects(folder: Path, kinds: list[str], names: list[str]) -> Iterator[tuple[str, str, Any]]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import random
 import subprocess
 import sys
@@ -133,13 +132,10 @@ def audited(name: str) -> str:
     package, form = REWARDS[name]
     with tempfile.TemporaryDirectory() as folder:
         words = ["audit", f"verl:{Path(__file__)}:{name}", "--tasks", str(tasks(form, Path(folder))), "--json"]
-        before = os.times()
         done = subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, check=False)
-        after = os.times()
-    spent = after.children_user + after.children_system - before.children_user - before.children_system
     if not done.stdout.strip():
         why = (done.stderr.splitlines() or [f"exit code {done.returncode}"])[0]
-        return f"| {name} | {package} | not audited: {why} | | |"
+        return f"| {name} | {package} | not audited: {why} | |"
     report = json.loads(done.stdout)
     rules: dict[str, list[str]] = {"blocking": [], "warning": []}
     for finding in report["findings"]:
@@ -147,11 +143,11 @@ def audited(name: str) -> str:
     shown = [
         ", ".join(f"`{rule}`" for rule in dict.fromkeys(rules[kind])) or "none" for kind in ("blocking", "warning")
     ]
-    return f"| {name} | {package} | {shown[0]} | {shown[1]} | {spent:.1f} |"
+    return f"| {name} | {package} | {shown[0]} | {shown[1]} |"
 
 
 def main() -> None:
-    print("| reward | package | blocking | warnings | processor seconds |\n|---|---|---|---|---|")
+    print("| reward | package | blocking | warnings |\n|---|---|---|---|")
     for name in sys.argv[1:] or REWARDS:
         print(audited(name), flush=True)
 

@@ -149,7 +149,7 @@ Objective = Literal[
 
 
 class LoraSettings(TypedDict, total=False):
-    """Training of a low-rank adapter (LoRA) in the place of all weights. Needs `gnomon[lora]`."""
+    """A low-rank adapter (LoRA), which is trained instead of all weights. Needs `gnomon[lora]`."""
 
     rank: int
     """Rank of the adapter. 0 trains every weight of the model and has no adapter. For a model of more than ten million
@@ -189,7 +189,7 @@ class PolicySettings(TypedDict, total=False):
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""
     lora: LoraSettings
-    """The adapter that is trained in the place of all weights."""
+    """The adapter that is trained instead of all weights."""
 
 
 class RolloutSettings(TypedDict, total=False):

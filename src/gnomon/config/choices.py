@@ -153,7 +153,7 @@ def rates(path: str, *, adapter: bool = False) -> Rates:
     hidden size h learns at `FULL` · (`WIDTH` / h)^`POWER`, and its adapter at the same with `LORA`. A model of unknown
     size counts as one of hidden size `UNKNOWN`.
 
-    Args: adapter: whether an adapter is trained in the place of all weights.
+    Args: adapter: whether an adapter is trained instead of all weights.
     Source: the power of the hidden size, and ten or more times the rate for an adapter: Schulman et al. 2025, "LoRA
         Without Regret", thinkingmachines.ai/blog/lora, and the rule of Tinker's cookbook for Llama; the critic: ten
         times the policy, as in verl's defaults.

@@ -67,7 +67,7 @@ class Env(Section):
 
 
 class Lora(Section):
-    """Training of a low-rank adapter (LoRA) in the place of all weights. Needs `gnomon[lora]`."""
+    """A low-rank adapter (LoRA), which is trained instead of all weights. Needs `gnomon[lora]`."""
 
     rank: Annotated[int, Field(ge=0)] = 0
     """Rank of the adapter. 0 trains every weight of the model and has no adapter. For a model of more than ten million
@@ -107,7 +107,7 @@ class Policy(Section):
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""
     lora: Lora = Lora()
-    """The adapter that is trained in the place of all weights."""
+    """The adapter that is trained instead of all weights."""
 
 
 class Rollout(Section):

@@ -76,7 +76,7 @@ class ShardedLearner(LocalLearner):
 
     def publish(self) -> WeightsRef:
         """The present version in a file, which the first rank writes one parameter at a time."""
-        assert self.published is not None, "a learner of several processes publishes files"
+        assert self.published is not None, "a sharded learner publishes files"
         path = fresh_file(self.published, self.version)
         write_whole(path, self.parameters)
         return self._described(path)
