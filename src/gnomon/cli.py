@@ -695,7 +695,7 @@ def exact(
     as_json: Json = False,
 ) -> None:
     """Compute the expected gradient of an objective by enumeration: target, bias, cosine, variance."""
-    from gnomon.config import overrides, resolve, unknown_objective
+    from gnomon.config import unknown_objective
 
     name = name.removeprefix("objective=")
     if problem := unknown_objective(name, "the command line"):
@@ -705,19 +705,28 @@ def exact(
     from gnomon.objectives import objective as built
     from gnomon.theory import report as computed
 
-    words = [f"objective.{word.removeprefix('objective.')}" if "=" in word else word for word in options or []]
-    config, _ = resolve([overrides([f"objective={name}", *words])])
     try:
-        report = computed(built(name, **config.objective.options), group=group)
+        report = computed(built(name, **objective_options(name, options)), group=group)
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
     put(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))
+
+
+def objective_options(name: str, words: list[str] | None) -> dict[str, Any]:
+    """The options of an objective. Raises: ConfigErrors for one that it does not take."""
+    from gnomon.config import overrides, resolve
+
+    keys = [f"objective.{word.removeprefix('objective.')}" if "=" in word else word for word in words or []]
+    return resolve([overrides([f"objective={name}", *keys])])[0].objective.options
 
 
 @app.command()
 def objective(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="An objective.", autocompletion=objective_names)
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Options of the objective: gamma=0.9.")
     ] = None,
     every: Annotated[bool, typer.Option("--list", help="List all objectives: name, target, source.")] = False,
     group: Annotated[
@@ -744,12 +753,13 @@ def objective(
         lines = columns([list(fact.values()) for fact in facts])
         put(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
         return
-    names = [name] if compare is None else [name, compare]
-    least = max(4, *(TABLE[each]().min_group for each in names))
+    named = [(name, objective_options(name, options) if options else {}), *([(compare, {})] if compare else [])]
+    least = max(4, *(TABLE[each](**chosen).min_group for each, chosen in named))
     try:
-        found = [cards(each, least if group is None else group) for each in names]
+        found = [cards(each, least if group is None else group, **chosen) for each, chosen in named]
     except ValueError as error:
-        fix = f"gnomon objective {' --compare '.join(names)} --group {least}"
+        words = [name, *(options or []), *(["--compare", compare] if compare else [])]
+        fix = f"gnomon objective {' '.join(words)} --group {least}"
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=fix) from error
     if as_json:
         facts = [card.as_dict() for card in found]

@@ -55,7 +55,6 @@ Objective = Literal[
     "geometric_rejection",
     "gepo",
     "gfpo",
-    "gfpo_efficiency",
     "gigpo",
     "gmpo",
     "gpg",
@@ -90,11 +89,9 @@ Objective = Literal[
     "opd",
     "opd_sequence",
     "opo",
-    "opo_loo",
     "opsd",
     "opsm",
     "otb",
-    "otb_loo",
     "pass_at_all",
     "pass_at_k_analytic",
     "pass_at_k_centred",
@@ -123,14 +120,12 @@ Objective = Literal[
     "sapo",
     "scale_rl",
     "seed_grpo",
-    "seed_grpo_loo",
     "sequence_is",
     "sequence_mis",
     "sequence_tis",
     "sft",
     "tba",
     "tilted",
-    "tilted_loo",
     "tis",
     "topr",
     "tpo",
@@ -455,17 +450,20 @@ class ObjectiveSettings(TypedDict, total=False):
     type: Objective
     """The name of a row."""
     alpha: float
-    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, rl_zvp, vapo,
-    hgpo, cpgd, online_cpo, xpo."""
-    baseline: float
-    """Taken off every rollout of every group; it changes the variance alone. Of rl2ml."""
+    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, rl_zvp, vapo, hgpo, cpgd,
+    online_cpo, xpo."""
+    baseline: float | Literal["group", "others"]
+    """Taken off every rollout of every group; it changes the variance alone (rl2ml). Of rl2ml, tilted, opo,
+    seed_grpo, otb."""
     beta: float
-    """β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred` (tilted). Of tilted, tilted_loo,
-    a_star_po, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo,
-    online_ipo, online_slic, online_simpo, online_cpo, online_kto, xpo."""
+    """β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred` (tilted). Of tilted, a_star_po,
+    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo, online_ipo,
+    online_slic, online_simpo, online_cpo, online_kto, xpo."""
     bootstrap: Literal["none", "reply", "limit"]
     """Rollouts whose end has the critic's value in place of 0: none, those whose last reply was cut by its token
     limit, or all that a limit ended. Of ppo, vc_ppo, vapo."""
+    by: Literal["length", "efficiency"]
+    """Which rollouts teach: the shortest, or those of most reward per token (token efficiency). Of gfpo."""
     cap: float
     """Ceiling of the ratio (scale_rl). Of scale_rl, tis, sequence_tis, sequence_mis, dppo, aspo, cpgd, dppo_kl,
     mini_rl."""
@@ -473,28 +471,27 @@ class ObjectiveSettings(TypedDict, total=False):
     """Ceiling of the ratio where the advantage is negative (dual_clip_ppo). Of dual_clip_ppo, gppo, dcpo, bapo."""
     clip_high: float
     """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
-    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
-    gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, seed_grpo_loo, gfpo,
-    gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo,
-    gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    w_reinforce, raft_pp, reinforce_rej, tilted, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo, gmpo, dapo,
+    cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, gfpo, rae, entropy_mask, rl_zvp,
+    luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo,
+    gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl,
+    mini_rl, opsm, gepo."""
     clip_low: float
     """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
-    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
-    gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, seed_grpo_loo, gfpo,
-    gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo,
-    gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    w_reinforce, raft_pp, reinforce_rej, tilted, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo, gmpo, dapo,
+    tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, gfpo, rae, entropy_mask, rl_zvp,
+    luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo,
+    gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl,
+    mini_rl, opsm, gepo."""
     compared: Literal["rollouts", "reached", "turns", "rewards"]
     """With what: the returns of all rollouts, 0 where one has ended; of the rollouts that reach the turn; of all
     turns; or each reward where its turn is reached, then summed. Of turn_grpo."""
     epsilon: float
     """Added to the standard deviation (grpo). Of grpo, echo, grpo_sample_std, maxrl_released, gdpo, lite_ppo,
-    magistral, gspo, gmpo, sapo, dapo, cispo, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp, luffy_paper,
-    ppo_whitened, reinforce_pp, reinforce_pp_baseline, turn_grpo, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po, fipo,
-    gepo."""
+    magistral, gspo, gmpo, sapo, dapo, cispo, scale_rl, gfpo, entropy_mask, rl_zvp, luffy_paper, ppo_whitened,
+    reinforce_pp, reinforce_pp_baseline, turn_grpo, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po, fipo, gepo."""
     fade: Literal["linear", "exponential", "focal"]
-    """Form of the weight. Of seed_grpo, seed_grpo_loo."""
+    """Form of the weight. Of seed_grpo."""
     failure: float
     """What a failure counts, where a success counts 1 (reinforce_rej). Of reinforce_rej, online_kto."""
     family: Literal["A", "B", "C", "D"]
@@ -520,7 +517,7 @@ class ObjectiveSettings(TypedDict, total=False):
     """Groups smaller than k are refused (pkpo). Of pkpo, pkpo_loo, pkpo_marginal, pass_at_k_analytic,
     pass_at_k_centred."""
     keep: int
-    """Rollouts of a group that are trained on; smaller groups are kept whole. Of gfpo, gfpo_efficiency."""
+    """Rollouts of a group that are trained on; smaller groups are kept whole. Of gfpo."""
     lam: float
     """λ: 1 uses the critic as a baseline alone, 0 for everything that follows (ppo). Of ppo, vc_ppo, ppo_whitened,
     turn_ppo."""

@@ -44,6 +44,15 @@ def test_a_card_as_json_follows_the_group():
         assert facts["group"] == group and facts["curve"]["w"] == pytest.approx(expected)
 
 
+def test_a_card_has_the_options_that_are_given_and_a_former_name_leads_there():
+    refused = command("objective", "opo_loo").stderr
+    fix = next(line for line in refused.splitlines() if "fix:" in line).partition("fix: ")[2].split()
+    facts = json.loads(command("objective", *fix, "--json").stdout)
+    assert (facts["name"], facts["expected_gradient"]) == ("opo baseline=others", "∇p")
+    both = command("objective", *fix, "--compare", "opo").stdout.splitlines()
+    assert both[0].split() == ["opo", "baseline=others", "opo"]
+
+
 def test_nothing_that_moves_is_still_json():
     facts = json.loads(command("objective", "dr_grpo", "--group", "1", "--json").stdout, parse_constant=pytest.fail)
     assert facts["exact"]["noise"] is None and facts["curve"]["relative"] == [None] * len(GRID)
@@ -54,6 +63,8 @@ def test_nothing_that_moves_is_still_json():
     [
         (["drgrpo"], "E013", "did you mean dr_grpo"),
         (["rloo", "--group", "1"], "E031", "gnomon objective rloo --group 4"),
+        (["opo", "baseline=others", "--group", "1"], "E031", "gnomon objective opo baseline=others --group 4"),
+        (["opo", "baseline=other"], "E011", "objective.baseline=group"),
         (["rloo", "--group", "0"], "--group", "greater than or equal to 1"),
     ],
 )

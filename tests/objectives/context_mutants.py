@@ -109,7 +109,7 @@ def reward_alone(rollouts: Rollouts) -> Tensor:
 
 def context_mutants() -> Iterator[tuple[str, str, Objective]]:
     """What is wrong, of which case, and the row."""
-    for name in ("seed_grpo", "seed_grpo_loo"):
+    for name in ("seed_grpo", "seed_grpo,baseline=others"):
         row = CASES[name].row
         yield "weight missing", name, replace(row, credit=terminal)
         yield "entropy of shares", name, replace(row, credit=shannon_weighted)
@@ -128,13 +128,13 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "unweighted claimed", name, replace(row, target=CASES["dr_grpo"].row.target)
         yield "no baseline claimed", name, replace(row, baseline=Baseline.NONE)
         yield "raw singleton claimed", name, replace(row, singleton=Singleton.RAW)
-    own, others = CASES["seed_grpo"].row, CASES["seed_grpo_loo"].row
-    yield "own answer in the weight", "seed_grpo_loo", replace(others, credit=own.credit)
-    yield "own reward in the baseline", "seed_grpo_loo", replace(others, advantage=mean_centred)
+    own, others = CASES["seed_grpo"].row, CASES["seed_grpo,baseline=others"].row
+    yield "own answer in the weight", "seed_grpo,baseline=others", replace(others, credit=own.credit)
+    yield "own reward in the baseline", "seed_grpo,baseline=others", replace(others, advantage=mean_centred)
     yield "own answer out of the weight", "seed_grpo", replace(own, credit=others.credit)
     yield "own reward out of the baseline", "seed_grpo", replace(own, advantage=leave_one_out)
     yield "the exact one claimed", "seed_grpo", replace(own, target=others.target)
-    yield "the bent one claimed", "seed_grpo_loo", replace(others, target=own.target)
+    yield "the bent one claimed", "seed_grpo,baseline=others", replace(others, target=own.target)
     yield from filter_mutants()
     yield from past_mutants()
     yield from greedy_mutants()
@@ -143,7 +143,7 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
 
 
 def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
-    for origin, score in (("gfpo", brevity), ("gfpo_efficiency", reward_per_token)):
+    for origin, score in (("gfpo", brevity), ("gfpo,by=efficiency", reward_per_token)):
         for name, keep in ((origin, 4), (f"{origin},keep=2", 2)):
             row = CASES[name].row
             yield "filter missing", name, replace(row, credit=terminal)
@@ -163,8 +163,8 @@ def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
             replace(row, noise=Noise.STILL if row.noise is Noise.MOVES else Noise.MOVES),
         )
         yield "ratio missing", f"{origin},keep=2", replace(row, ratio=no_ratio)
-    efficient = CASES["gfpo_efficiency,keep=2"].row
-    yield "a baseline claimed", "gfpo_efficiency,keep=2", replace(efficient, baseline=Baseline.GROUP)
+    efficient = CASES["gfpo,by=efficiency,keep=2"].row
+    yield "a baseline claimed", "gfpo,by=efficiency,keep=2", replace(efficient, baseline=Baseline.GROUP)
 
 
 def past_added(rollouts: Rollouts, advantage: Advantage) -> Tensor:

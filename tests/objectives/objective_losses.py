@@ -10,7 +10,6 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import likelihood_losses
 import off_policy_losses
@@ -383,22 +382,18 @@ def _seed_weight(answers: list[int], alpha: float, fade: str) -> float:
 
 
 def seed_grpo_loss(
-    step: Step, logp: Tensor, alpha: float, fade: str, clip_low: float, clip_high: float, loo: bool = False
+    step: Step, logp: Tensor, alpha: float, fade: str, clip_low: float, clip_high: float, baseline: str
 ) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         advantage, answers = _centred(step, g, i), step.answers[g]
-        if loo:
+        if baseline == "others":
             others = step.rewards[g][:i] + step.rewards[g][i + 1 :]
             advantage, answers = step.rewards[g][i] - statistics.fmean(others), answers[:i] + answers[i + 1 :]
         ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
         each = _surrogate(ratio, advantage * _seed_weight(answers, alpha, fade), clip_low, clip_high)
         total = total + each.sum() / step.max_tokens
     return total / len(step.rollouts())
-
-
-def seed_grpo_loo_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
-    return seed_grpo_loss(step, logp, **options, loo=True)
 
 
 def gfpo_loss(
@@ -408,13 +403,13 @@ def gfpo_loss(
     clip_low: float,
     clip_high: float,
     epsilon: float,
-    efficient: bool = False,
+    by: str,
 ) -> Tensor:
     """A rollout is dropped if as many as are to be kept are better."""
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         score = [
-            reward / (length or 1) if efficient else -length
+            reward / (length or 1) if by == "efficiency" else -length
             for reward, length in zip(step.rewards[g], step.lengths[g], strict=True)
         ]
         last = sorted(score, reverse=True)[:keep][-1]
@@ -424,10 +419,6 @@ def gfpo_loss(
             ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
             total = total + _surrogate(ratio, advantage, clip_low, clip_high).sum()
     return total / max(len(step.logp), 1)
-
-
-def gfpo_efficiency_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
-    return gfpo_loss(step, logp, **options, efficient=True)
 
 
 def a_star_po_loss(step: Step, logp: Tensor, beta: float, temperature: float) -> Tensor:

@@ -53,18 +53,11 @@ def reinforce_rej_loss(step: Step, logp: Tensor, failure: float, clip_low: float
     return _clipped(step, logp, clip_low, clip_high, credit)
 
 
-def tilted_loss(step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float) -> Tensor:
+def tilted_loss(step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float, baseline: str) -> Tensor:
     def credit(g: int, i: int) -> float:
         weights = [math.exp(beta * reward) for reward in step.rewards[g]]
-        return (weights[i] / statistics.fmean(weights) - 1) / beta
-
-    return _clipped(step, logp, clip_low, clip_high, credit)
-
-
-def tilted_loo_loss(step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float) -> Tensor:
-    def credit(g: int, i: int) -> float:
-        weights = [math.exp(beta * reward) for reward in step.rewards[g]]
-        return (weights[i] / statistics.fmean(weights[:i] + weights[i + 1 :]) - 1) / beta
+        company = weights if baseline == "group" else weights[:i] + weights[i + 1 :]
+        return (weights[i] / statistics.fmean(company) - 1) / beta
 
     return _clipped(step, logp, clip_low, clip_high, credit)
 
@@ -76,19 +69,11 @@ def _rewards_of_tokens(step: Step, g: int, without: int | None = None) -> list[f
     return found or [step.rewards[g][i] for i in places]
 
 
-def opo_loss(step: Step, logp: Tensor) -> Tensor:
+def opo_loss(step: Step, logp: Tensor, baseline: str) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
-        baseline = statistics.fmean(_rewards_of_tokens(step, g))
-        total = total + (step.rewards[g][i] - baseline) * logp[tokens].sum()
-    return total / len(step.rollouts())
-
-
-def opo_loo_loss(step: Step, logp: Tensor) -> Tensor:
-    total = logp.new_zeros(())
-    for g, i, tokens in step.rollouts():
-        baseline = statistics.fmean(_rewards_of_tokens(step, g, without=i))
-        total = total + (step.rewards[g][i] - baseline) * logp[tokens].sum()
+        mean = statistics.fmean(_rewards_of_tokens(step, g, without=i if baseline == "others" else None))
+        total = total + (step.rewards[g][i] - mean) * logp[tokens].sum()
     return total / len(step.rollouts())
 
 

@@ -40,7 +40,7 @@ from gnomon.objectives import (
     terminal,
 )
 
-CLIPPED = ("psr", "w_reinforce", "raft_pp", "reinforce_rej", "tilted", "tilted_loo")
+CLIPPED = ("psr", "w_reinforce", "raft_pp", "reinforce_rej", "tilted", "tilted,baseline=others")
 LOPSIDED = "psr,clip_low=0.1,clip_high=0.3"
 
 
@@ -126,7 +126,7 @@ ADVANTAGES: dict[str, dict[str, Advantage]] = {
         "over the step": by_step,
         "plain": mean_centred,
     },
-    "tilted_loo": {
+    "tilted,baseline=others": {
         "with itself": partial(relative_exponential, beta=2.0),
         "another β": partial(relative_exponential_leave_one_out, beta=1.0),
         "plain": leave_one_out,
@@ -168,7 +168,7 @@ CREDITS: dict[str, dict[str, Callable[[Rollouts, Advantage], Tensor]]] = {
         "over the step": by_tokens_of_the_step,
         "short ones weigh more": by_brevity,
     },
-    "opo_loo": {"with itself": length_centred, "plain mean": by_rollouts},
+    "opo,baseline=others": {"with itself": length_centred, "plain mean": by_rollouts},
     "gpg": {"every group counted": terminal, "as verl": over_nonzero_rewards},
     "gpg_verl": {"as the paper": over_deciding_groups, "not divided": terminal},
     "lite_ppo": {

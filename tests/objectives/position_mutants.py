@@ -54,7 +54,7 @@ def plain_mean(rollouts: Rollouts, advantage: Advantage) -> Tensor:
 
 def position_mutants() -> Iterator[tuple[str, str, Objective]]:
     """What is wrong, of which case, and the row."""
-    for name in ("otb", "otb_loo"):
+    for name in ("otb", "otb,baseline=others"):
         row = CASES[name].row
         for change in (squared_probability_alone, no_collision, one_group):
             yield change.__name__, name, seeing(row, change)
@@ -68,8 +68,8 @@ def position_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "a baseline claimed", name, replace(row, baseline=Baseline.GROUP)
         yield "nothing of a group of one claimed", name, replace(row, singleton=Singleton.ZERO)
         yield "whole groups only claimed", name, replace(row, min_group=2)
-    own, others = CASES["otb"].row, CASES["otb_loo"].row
+    own, others = CASES["otb"].row, CASES["otb,baseline=others"].row
     yield "itself left out", "otb", replace(own, credit=others.credit)
-    yield "itself in the mean", "otb_loo", replace(others, credit=own.credit)
+    yield "itself in the mean", "otb,baseline=others", replace(others, credit=own.credit)
     yield "the policy gradient claimed", "otb", replace(own, target=others.target)
-    yield "the bent one claimed", "otb_loo", replace(others, target=own.target)
+    yield "the bent one claimed", "otb,baseline=others", replace(others, target=own.target)

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -23,7 +24,6 @@ from gnomon.objectives import (
     dapo,
     dr_grpo,
     gfpo,
-    gfpo_efficiency,
     luffy,
     luffy_paper,
     objective,
@@ -32,7 +32,6 @@ from gnomon.objectives import (
     rloo,
     running_mean,
     seed_grpo,
-    seed_grpo_loo,
     semantic_entropy,
     sequence_sum,
 )
@@ -117,7 +116,7 @@ def test_the_entropy_of_the_others_scales_the_policy_gradient(group: int, fade: 
         share = statistics.fmean(surprise) / math.log(len(others)) if len(others) > 1 else 0.0
         weight += math.prod(chance[answer] for answer in others) * FADES[fade](0.7 * share)
     assert group == 2 or weight < 0.9
-    found = expected(seed_grpo_loo(0.7, fade), group, reward)  # type: ignore[arg-type]
+    found = expected(seed_grpo(0.7, fade, baseline="others"), group, reward)  # type: ignore[arg-type]
     assert close(found, weight / place.max_tokens * slope(reward))
 
 
@@ -126,20 +125,20 @@ def test_the_own_answer_in_the_entropy_bends_the_gradient() -> None:
     assert cosine(expected(seed_grpo(), 2), slope()) == pytest.approx(1, abs=1e-12)
     for group in (3, 4):
         assert 0.99 < cosine(expected(seed_grpo(0.9), group), slope()) < 0.9998
-        assert cosine(expected(seed_grpo_loo(0.9), group), slope()) == pytest.approx(1, abs=1e-12)
+        assert cosine(expected(seed_grpo(0.9, baseline="others"), group), slope()) == pytest.approx(1, abs=1e-12)
 
 
 def test_without_a_weight_these_are_their_origins() -> None:
     for fade in FADES:
         assert close(expected(seed_grpo(0.0, fade), 3), expected(dr_grpo(), 3))  # type: ignore[arg-type]
         plain = expected(rloo(), 3) / world().max_tokens
-        assert close(expected(seed_grpo_loo(0.0, fade), 3), plain)  # type: ignore[arg-type]
+        assert close(expected(seed_grpo(0.0, fade, baseline="others"), 3), plain)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["seed_grpo", "seed_grpo_loo"])
-def test_answers_that_are_not_known_are_no_answers_at_all(name: str) -> None:
+@pytest.mark.parametrize("baseline", ["group", "others"])
+def test_answers_that_are_not_known_are_no_answers_at_all(baseline: str) -> None:
     with pytest.raises(ValueError, match="not known"):
-        objective(name).credits(step([[1.0, 0.0]]))
+        seed_grpo(baseline=baseline).credits(step([[1.0, 0.0]]))
 
 
 # Filters.
@@ -150,7 +149,9 @@ def halved(answer: str) -> float:
     return 0.5 + 0.5 * correct(answer)
 
 
-@pytest.mark.parametrize(("build", "reward"), [(gfpo, correct), (gfpo, halved), (gfpo_efficiency, halved)])
+@pytest.mark.parametrize(
+    ("build", "reward"), [(gfpo, correct), (gfpo, halved), (partial(gfpo, by="efficiency"), halved)]
+)
 def test_a_filter_turns_the_gradient_away(build: Callable[..., Objective], reward: Reward) -> None:
     """Also under a plain sum over tokens, where the same row without its filter climbs the expected reward."""
     row = replace(build(keep=2, epsilon=0.0), aggregate=sequence_sum)
@@ -162,7 +163,7 @@ def test_a_filter_turns_the_gradient_away(build: Callable[..., Objective], rewar
 @pytest.mark.parametrize("group", [3, 4])
 def test_reward_per_token_is_a_filter_by_count_where_failures_earn_nothing(group: int) -> None:
     """Groups with k successes or more teach nothing, the others whole: the policy gradient, scaled."""
-    found = expected(replace(gfpo_efficiency(keep=2, epsilon=0.0), aggregate=sequence_sum), group)
+    found = expected(replace(gfpo(keep=2, epsilon=0.0, by="efficiency"), aggregate=sequence_sum), group)
     p = float(outcomes(world(), world().logits(), correct).reward @ world().chances(world().logits()))
     alone = (group - 1) ** 0.5, -1 / (group - 1) ** 0.5
     beta = [alone[0], -alone[1]]  # a(1) − b(0) and a(2) − b(1), of standardised rewards; b(0) and a(2) are zero.
@@ -170,7 +171,7 @@ def test_reward_per_token_is_a_filter_by_count_where_failures_earn_nothing(group
     assert close(found, weight * slope())
 
 
-@pytest.mark.parametrize("build", [gfpo, gfpo_efficiency])
+@pytest.mark.parametrize("build", [gfpo, partial(gfpo, by="efficiency")])
 def test_a_filter_that_keeps_all_is_none(build: Callable[..., Objective]) -> None:
     plain = dapo(clip_high=0.2)
     for group in (2, 3, 4):
@@ -183,7 +184,7 @@ def test_those_level_with_the_last_are_kept_and_the_others_are_not_compared_with
     found = gfpo(keep=2, epsilon=0.0).credits(step(rewards, lengths=lengths))
     one, other = math.sqrt(1 / 2), -math.sqrt(2)
     assert found.tolist() == pytest.approx([one, other, other, 0, 0, 0, one, one, 0, 0, 0, 0])
-    found = gfpo_efficiency(keep=2, epsilon=0.0).credits(step([[1.0, 0.5, 0.0, 1.0, 1.0]], lengths=lengths))
+    found = gfpo(keep=2, epsilon=0.0, by="efficiency").credits(step([[1.0, 0.5, 0.0, 1.0, 1.0]], lengths=lengths))
     assert found.tolist() == [0.0] * 12  # Of 1, ¼, 0, ½ and ¼ per token, two are kept, and both earned one.
 
 

@@ -84,7 +84,7 @@ MEAN_OF_ALL_TOKENS = (
     "cispo",
     "scale_rl",
     "gfpo",
-    "gfpo_efficiency",
+    "gfpo,by=efficiency",
 )
 """The last two filter groups larger than these."""
 BENT = {

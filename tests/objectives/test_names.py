@@ -13,14 +13,14 @@ from gnomon.objectives.options import ELSEWHERE, REFUSED
 PAGE = Path(__file__).parents[2] / "docs/objective-names.md"
 
 METHODS = {
-    "OPO and its exact twin": "opo opo_loo",
+    "OPO": "opo",
     "GPG, and as verl computes it": "gpg gpg_verl",
     "Lite PPO": "lite_ppo",
     "Magistral": "magistral",
     "ScaleRL": "scale_rl",
     "PSR, W-REINFORCE": "psr w_reinforce",
     "RAFT++ and Reinforce-Rej": "raft_pp reinforce_rej",
-    "entropic risk": "tilted tilted_loo",
+    "entropic risk": "tilted",
     "GDPO": "gdpo",
     "CPGD": "cpgd",
     "DCPO": "dcpo",
@@ -36,7 +36,7 @@ METHODS = {
     "OPSM": "opsm",
     "M2PO": "m2po",
     "ReMax": "remax",
-    "optimal token baseline, also over turns": "otb otb_loo",
+    "optimal token baseline, also over turns": "otb",
     "trajectory balance": "tba",
     "A*-PO": "a_star_po",
     "Kimi's mirror descent": "kimi_k15 kimi_k15_token",

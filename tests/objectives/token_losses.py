@@ -354,7 +354,7 @@ def entropy_mask_loss(
     return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
 
 
-def _optimal_baseline_loss(step: Step, logp: Tensor, alone: bool) -> Tensor:
+def otb_loss(step: Step, logp: Tensor, baseline: str) -> Tensor:
     """Position by position, as verl does."""
     rows = {(g, i): tokens for g, i, tokens in step.rollouts()}
     total, size = logp.new_zeros(()), len(step.rewards[0])
@@ -368,21 +368,13 @@ def _optimal_baseline_loss(step: Step, logp: Tensor, alone: bool) -> Tensor:
                 for i in writing
             }
             for i in writing:
-                company = [j for j in writing if not (alone and j == i)]
+                company = [j for j in writing if not (baseline == "others" and j == i)]
                 weight = sum(path[j] for j in company)
-                baseline = 0.0
+                offset = 0.0
                 if len(writing) > 1 and weight:
-                    baseline = sum(group[j] * path[j] for j in company) / weight
-                total = total + (group[i] - baseline) * logp[rows[g, i][place]]
+                    offset = sum(group[j] * path[j] for j in company) / weight
+                total = total + (group[i] - offset) * logp[rows[g, i][place]]
     return total / len(rows)
-
-
-def otb_loss(step: Step, logp: Tensor) -> Tensor:
-    return _optimal_baseline_loss(step, logp, alone=False)
-
-
-def otb_loo_loss(step: Step, logp: Tensor) -> Tensor:
-    return _optimal_baseline_loss(step, logp, alone=True)
 
 
 def rl_zvp_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:

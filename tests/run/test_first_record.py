@@ -9,6 +9,7 @@ import pytest
 
 from gnomon.config import RunConfig
 from gnomon.config.sections import Bytes, Section, chained
+from gnomon.objectives import OPTIONS
 from gnomon.run.find import make_env
 from gnomon.run.manifest import opening
 
@@ -60,3 +61,16 @@ def test_processes_and_limits_of_time_do_not_change_the_first_record() -> None:
     )
     env = make_env(one.env)
     assert opening(one, env) == opening(other, env)
+
+
+def test_an_option_that_is_younger_than_its_row_enters_where_it_is_set() -> None:
+    """So a run of the row has the fingerprint that it had before the option."""
+    younger = {(name, option): declared for name, row in OPTIONS.items() for option, declared in row.options.items()}
+    younger = {key: option for key, option in younger.items() if option.if_set}
+    assert {("opo", "baseline"), ("gfpo", "by"), ("ppo", "value_steps")} <= younger.keys()
+    for (name, key), option in younger.items():
+        usual = chained(RunConfig.model_validate({"objective": {"type": name}}))["objective"]
+        other = next((value for value in option.choices if value != option.default), 5)
+        assert key not in usual
+        changed = chained(RunConfig.model_validate({"objective": {"type": name, key: other}}))["objective"]
+        assert changed == {**usual, key: other}

@@ -538,6 +538,8 @@ def chained(section: Section) -> dict[str, Any]:
 
 
 def prune(section: Section, body: dict[str, Any]) -> None:
+    for name in section.declared.unrecorded(section.options) if isinstance(section, Objective) else ():
+        del body[name]
     for name, field in type(section).model_fields.items():
         mark = next((mark for mark in field.metadata if isinstance(mark, Bytes)), None)
         value = getattr(section, name)

@@ -18,25 +18,23 @@ from gnomon.objectives.target import Seen, TokenShape
 __all__ = [
     "a_star_po",
     "gfpo",
-    "gfpo_efficiency",
     "luffy",
     "luffy_paper",
     "opo",
-    "opo_loo",
     "rae",
     "remax",
     "seed_grpo",
-    "seed_grpo_loo",
 ]
 
 
 @row
-def seed_grpo(*, alpha: float, fade: str, clip_low: float, clip_high: float) -> Objective:
-    """The rollout's own answer takes part in the weight, which bends the gradient; `seed_grpo_loo` does without.
+def seed_grpo(*, alpha: float, fade: str, clip_low: float, clip_high: float, baseline: str) -> Objective:
+    """The rollout's own answer takes part in the weight, which bends the gradient; with `others`, the weight is that of
+    the other answers.
 
     Differs: α = 0.5 and the exact forms of f are choices made here; the paper names the three.
     """
-    return replace(
+    published = replace(
         dr_grpo(clip_low, clip_high),
         credit=partial(rollout_credit.entropy_weighted, alpha=alpha, fade=rollout_credit.FADES[fade]),
         target=TokenShape(
@@ -49,12 +47,10 @@ def seed_grpo(*, alpha: float, fade: str, clip_low: float, clip_high: float) -> 
         ),
         equation="κ = clip(ρ; A)·A / (S·L_max), A = (rᵢ − r̄)·f(α·SE/log N)",
     )
-
-
-@row
-def seed_grpo_loo(*, alpha: float, fade: str, clip_low: float, clip_high: float) -> Objective:
+    if baseline == "group":
+        return published
     return replace(
-        seed_grpo(alpha, fade, clip_low, clip_high),
+        published,
         advantage=advantages.leave_one_out,
         credit=partial(rollout_credit.others_entropy_weighted, alpha=alpha, fade=rollout_credit.FADES[fade]),
         target=TokenShape(
@@ -69,12 +65,17 @@ def seed_grpo_loo(*, alpha: float, fade: str, clip_low: float, clip_high: float)
 
 
 @row
-def gfpo(*, keep: int, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+def gfpo(*, keep: int, clip_low: float, clip_high: float, epsilon: float, by: str) -> Objective:
     """Whom a rollout is compared with depends on its length, so this is not the gradient of the expected reward.
 
-    Differs: rollouts as long as the last that is kept are kept too.
+    With `efficiency` and rewards 0 and 1 it is a filter by count: groups with k successes or more teach nothing, the
+    others whole. Of other rewards even one that has nothing to do with the answer moves the policy: who is kept depends
+    on reward and length together.
+
+    Differs: rollouts level with the last that is kept are kept too; with `efficiency`, among them are all failures,
+        where fewer than k succeed.
     """
-    return replace(
+    shortest = replace(
         dapo(clip_low, clip_high, epsilon),
         credit=partial(rollout_credit.filtered, score=rollout_credit.brevity, keep=keep),
         target=TokenShape(
@@ -89,19 +90,10 @@ def gfpo(*, keep: int, clip_low: float, clip_high: float, epsilon: float) -> Obj
         ),
         equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k shortest",
     )
-
-
-@row
-def gfpo_efficiency(*, keep: int, clip_low: float, clip_high: float, epsilon: float) -> Objective:
-    """Of rewards 0 and 1 it is a filter by count: groups with k successes or more teach nothing, the others whole.
-    Of other rewards even one that has nothing to do with the answer moves the policy: who is kept depends on reward
-    and length together.
-
-    Differs: rollouts level with the last that is kept are kept too; among them are all failures, where fewer than
-        k succeed.
-    """
+    if by == "length":
+        return shortest
     return replace(
-        gfpo(keep, clip_low, clip_high, epsilon),
+        shortest,
         credit=partial(rollout_credit.filtered, score=rollout_credit.reward_per_token, keep=keep),
         target=TokenShape(
             credit=partial(_among_best, score=_efficiency, keep=keep, epsilon=epsilon),
@@ -120,12 +112,13 @@ def gfpo_efficiency(*, keep: int, clip_low: float, clip_high: float, epsilon: fl
 
 
 @row
-def opo() -> Objective:
-    """The baseline of least variance if a rollout's squared score grows as its length. It contains the rollout itself.
+def opo(*, baseline: str) -> Objective:
+    """The baseline of least variance if a rollout's squared score grows as its length. It contains the rollout itself;
+    with `others`, it does not, and the gradient is exact.
 
     Differs: for one update per batch, as there. A group of one has no gradient; verl keeps its reward.
     """
-    return replace(
+    published = replace(
         reinforce(),
         credit=rollout_credit.length_centred,
         target=TokenShape(
@@ -140,12 +133,10 @@ def opo() -> Objective:
         baseline=Baseline.GROUP,
         equation="κ = (rᵢ − Σⱼ|oⱼ|rⱼ/Σⱼ|oⱼ|) / S",
     )
-
-
-@row
-def opo_loo() -> Objective:
+    if baseline == "group":
+        return published
     return replace(
-        opo(),
+        published,
         credit=rollout_credit.others_length_centred,
         target=TokenShape(
             credit=_others_length_centred,

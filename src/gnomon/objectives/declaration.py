@@ -113,6 +113,8 @@ class Option:
     choices: tuple[str, ...] = ()
     asks: frozenset[Need] = frozenset()
     """What a learner must provide where the value is not the default."""
+    if_set: bool = False
+    """The first record of a run has it only where it is not the default: the row is older than the option."""
 
     @property
     def allowed(self) -> str:
@@ -178,6 +180,10 @@ class Declaration:
         return self.needs.union(
             *(option.asks for name, option in self.options.items() if options[name] != option.default)
         )
+
+    def unrecorded(self, options: Mapping[str, Value]) -> list[str]:
+        """The options that the first record of a run does not have, all of them given."""
+        return [name for name, option in self.options.items() if option.if_set and options[name] == option.default]
 
     def least_group(self, options: Mapping[str, Value]) -> int:
         """The smallest group that can move the policy of a row with these options, all of them given."""

@@ -65,14 +65,17 @@ def subset(least: int, text: str) -> dict[str, Option]:
 
 
 CLIP = clip(0.2, 0.2)
+BASELINE = {"baseline": Option("group", "what a rollout is compared with: its whole group, itself included, as "
+    "published; or the others alone, so that its own reward does not bend the gradient",
+    choices=("group", "others"), if_set=True)}  # fmt: skip
 LAM = {"lam": Option(1.0, "λ: 1 uses the critic as a baseline alone, 0 for everything that follows", least=0, most=1)}
 CRITIC = {
     "value_clip": Option(inf, "how far a value may move in one batch before the critic's loss lets it go; inf: any",
-        above=0, most=inf),
-    "value_steps": Option(0, "batches at the start of a run that teach the critic alone", least=0),
+        above=0, most=inf, if_set=True),
+    "value_steps": Option(0, "batches at the start of a run that teach the critic alone", least=0, if_set=True),
     "bootstrap": Option("none", "rollouts whose end has the critic's value in place of 0: none, those whose last reply "
         "was cut by its token limit, or all that a limit ended", choices=("none", "reply", "limit"),
-        asks=frozenset({Need.BEYOND})),
+        asks=frozenset({Need.BEYOND}), if_set=True),
 }  # fmt: skip
 KEEP = {"keep": Option(4, "rollouts of a group that are trained on; smaller groups are kept whole", least=2)}
 SHAPE = {"gamma": Option(0.1, "γ of the shape π/(π + γ) of demonstrated tokens", above=0)}
@@ -170,17 +173,10 @@ TABLE = (
     Declaration("tilted",
         "Entropic risk (RS-GRPO): rewards by their exponential relative to its mean, from the mean to the best reward.",
         "Jiang et al. 2025, arXiv 2509.24261; Jackory/RS-GRPO",
-        beta(2.0, "β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred`") | CLIP),
-    Declaration("tilted_loo",
-        "Entropic risk with the mean over the other rollouts: its expectation is a polynomial of degree N−1.",
-        "Jiang et al. 2025, arXiv 2509.24261, with the rollout itself left out",
-        beta(2.0, "β, risk-seeking, per unit of reward; near 0 it is `rloo`") | CLIP),
+        beta(2.0, "β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred`") | CLIP | BASELINE),
     Declaration("opo",
-        "OPO: rewards less the mean reward of the group's tokens. The rollout is in its own baseline, which bends it.",
-        "Hao et al. 2025, arXiv 2505.23585; verl, compute_opo_outcome_advantage"),
-    Declaration("opo_loo",
-        "OPO made exact: the baseline is the mean reward of the tokens of the other rollouts.",
-        "Hao et al. 2025, arXiv 2505.23585, with the rollout itself left out"),
+        "OPO: rewards less the mean reward of the tokens of the group, so that long rollouts count more in it.",
+        "Hao et al. 2025, arXiv 2505.23585; verl, compute_opo_outcome_advantage", BASELINE),
     Declaration("gdpo",
         "GDPO: every part of the reward standardised in its group by itself, their weighted sum over the whole step.",
         "NVIDIA 2026, arXiv 2601.05242; TRL, normalize_then_sum", CLIP | epsilon(1e-4)),
@@ -243,15 +239,13 @@ TABLE = (
         "Answers whose mean mismatch leaves a band are dropped; the others are taken as they are.",
         "verl, docs/algo/rollout_corr_math.md", band(0.999, 1.001, "the geometric mean of the weights") | CLIP),
     Declaration("seed_grpo", "SEED-GRPO: groups whose answers lie far apart move the policy less.",
-        "Chen et al. 2025, arXiv 2505.12346", ENTROPY | CLIP),
-    Declaration("seed_grpo_loo",
-        "SEED-GRPO made exact: the weight is that of the other answers, the baseline the mean of the other rewards.",
-        "Chen et al. 2025, arXiv 2505.12346, with the rollout itself left out", ENTROPY | CLIP),
-    Declaration("gfpo", "GFPO: only the shortest rollouts of a group teach, compared with each other.",
-        "Shrivastava et al. 2025, arXiv 2508.09726", KEEP | CLIP | epsilon(1e-6)),
-    Declaration("gfpo_efficiency",
-        "GFPO by token efficiency: only the rollouts of most reward per token teach, compared with each other.",
-        "Shrivastava et al. 2025, arXiv 2508.09726", KEEP | CLIP | epsilon(1e-6)),
+        "Chen et al. 2025, arXiv 2505.12346", ENTROPY | CLIP | BASELINE),
+    Declaration("gfpo",
+        "GFPO: only the shortest rollouts of a group teach, or those of most reward per token, beside each other.",
+        "Shrivastava et al. 2025, arXiv 2508.09726",
+        KEEP | CLIP | epsilon(1e-6)
+        | {"by": Option("length", "which rollouts teach: the shortest, or those of most reward per token (token "
+        "efficiency)", choices=("length", "efficiency"), if_set=True)}),
     Declaration("rae",
         "RAE: rewards less a running mean of past ones, kept for each game and role by whoever plays them.",
         "Liu et al. 2025 (SPIRAL), arXiv 2506.24119",
@@ -275,10 +269,7 @@ TABLE = (
         min_group=1, needs=REFERENCE | {Need.BASELINE}),
     Declaration("otb",
         "OTB: at every position its own baseline, the mean reward by what each rollout's squared score sums to there.",
-        "verl, optimal_token_baseline and tir_optimal_token_baseline", min_group=1, needs=SQUARES),
-    Declaration("otb_loo",
-        "OTB made exact: the baseline of a token is that of the other rollouts at its position.",
-        "verl, optimal_token_baseline, with the rollout itself left out", min_group=1, needs=SQUARES),
+        "verl, optimal_token_baseline and tir_optimal_token_baseline", BASELINE, min_group=1, needs=SQUARES),
     Declaration("remax",
         "ReMax: rewards less the reward of the greedy answer, which is one more rollout of each task.",
         "Li et al. 2023, arXiv 2310.10505", min_group=1, needs=frozenset({Need.GREEDY})),
@@ -563,6 +554,11 @@ RENAMED = {
     "cispo_cap": Former("cispo", "the ceiling of the ratio is 1 + clip_high", {"clip_high": 4.0}),
     "decoupled_ppo": Former("icepop", "its weights have an upper end alone, cap, which is most here", {"least": 0.0}),
     "nsr": Former("w_reinforce", "only failures teach where a success has the weight 0", {"success": 0.0}),
+    **{
+        f"{row}_loo": Former(row, "leaving the rollout itself out of its baseline is an option", {"baseline": "others"})
+        for row in ("opo", "otb", "tilted", "seed_grpo")
+    },
+    "gfpo_efficiency": Former("gfpo", "what the best rollouts are chosen by is an option", {"by": "efficiency"}),
 }
 """Former name to what it is now: another name, or a row with an option."""
 

@@ -12,7 +12,7 @@ from gnomon.objectives.group_rows import one, reinforce
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Singleton, row
 from gnomon.objectives.target import FrozenShape, PolicyGradient, Seen
 
-__all__ = ["psr", "raft_pp", "reinforce_rej", "tilted", "tilted_loo", "w_reinforce"]
+__all__ = ["psr", "raft_pp", "reinforce_rej", "tilted", "w_reinforce"]
 
 
 @row
@@ -67,13 +67,13 @@ def reinforce_rej(*, failure: float, clip_low: float, clip_high: float) -> Objec
 
 
 @row
-def tilted(*, beta: float, clip_low: float, clip_high: float) -> Objective:
-    """For large groups it is family C of `rl2ml` at the parameter 1 − e^−β, times (1 − e^−β)/β.
+def tilted(*, beta: float, clip_low: float, clip_high: float, baseline: str) -> Objective:
+    """For large groups it is family C of `rl2ml` at the parameter 1 − e^−β, times (1 − e^−β)/β. With `others`, the
+    rollout itself is not in the mean: the expectation is a polynomial of degree N−1, and near β = 0 the row is `rloo`.
 
-    Differs: the default of β is a choice made here. The rollout itself is in the mean, as released; `tilted_loo` leaves
-        it out.
+    Differs: the default of β is a choice made here.
     """
-    return replace(
+    released = replace(
         reinforce(),
         advantage=partial(advantages.relative_exponential, beta=beta),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
@@ -92,12 +92,10 @@ def tilted(*, beta: float, clip_low: float, clip_high: float) -> Objective:
         baseline=Baseline.GROUP,
         equation="κ = clip(ρ; A)·A / S, A = (e^{βrᵢ}/mean_j e^{βrⱼ} − 1)/β",
     )
-
-
-@row
-def tilted_loo(*, beta: float, clip_low: float, clip_high: float) -> Objective:
+    if baseline == "group":
+        return released
     return replace(
-        tilted(beta, clip_low, clip_high),
+        released,
         advantage=partial(advantages.relative_exponential_leave_one_out, beta=beta),
         target=FrozenShape(
             advantage=partial(_tilted_by_others, beta=beta),

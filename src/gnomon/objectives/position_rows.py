@@ -11,19 +11,20 @@ from gnomon.objectives.group_rows import reinforce
 from gnomon.objectives.row import Objective, row
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["otb", "otb_loo"]
+__all__ = ["otb"]
 
 
 @row
-def otb() -> Objective:
+def otb(*, baseline: str) -> Objective:
     """At every position the baseline of least variance, if scores of tokens are uncorrelated. It contains the rollout
     itself, which bends the gradient; and the tail of the longest rollout, where nobody else writes, has no baseline, so
-    that it is raised even where all rollouts earn the same.
+    that it is raised even where all rollouts earn the same. With `others`, what is taken off a token is known without
+    it, so the expectation is the policy gradient.
 
     Differs: for one update per batch. Positions are those of the policy's own tokens over all turns, as in verl's
         `tir_optimal_token_baseline`; for one turn that is its `optimal_token_baseline`.
     """
-    return replace(
+    released = replace(
         reinforce(),
         credit=token_credit.optimally_centred,
         target=TokenShape(
@@ -36,16 +37,10 @@ def otb() -> Objective:
         ),
         equation="κ = (rᵢ − Bₜ) / S, Bₜ = Σⱼ rⱼW_jt/Σⱼ W_jt, W_t = Σ_{s≤t} (1 − 2π(yₛ) + Σπ²), 0 where no other writes",
     )
-
-
-@row
-def otb_loo() -> Objective:
-    """What is taken off a token is known without it, so the expectation is the policy gradient.
-
-    Differs: as `otb`.
-    """
+    if baseline == "group":
+        return released
     return replace(
-        otb(),
+        released,
         credit=token_credit.others_optimally_centred,
         target=TokenShape(
             credit=_others_optimally_centred,

@@ -59,10 +59,6 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
     }
 
 
-LATER = {"value_clip": "inf", "value_steps": 0, "bootstrap": "none"}
-"""Options of objectives that came later, with the values that change nothing."""
-
-
 def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
@@ -103,12 +99,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
 
 
 def objective_body(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The objective and its options; infinity as text, which JSON has no number for.
-
-    Options that objectives of earlier versions did not have are left out where they change nothing.
-    """
-    found = {name: str(value) if value in (inf, -inf) else value for name, value in options.items()}
-    return {name: value for name, value in found.items() if LATER.get(name) != value}
+    """The objective and its options; infinity as text, which JSON has no number for."""
+    return {name: str(value) if value in (inf, -inf) else value for name, value in options.items()}
 
 
 def rank_group(ranks: int) -> int | str:

@@ -17,7 +17,6 @@ from gnomon.models.folder import model_folder
 from gnomon.objectives import Data, Need, Objective, OffPolicy
 from gnomon.rollout.batches import Batches
 from gnomon.rollout.replay import Replay
-from gnomon.run.manifest import hashes, opening
 from gnomon.store import RecordedGroups, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
 from gnomon.types import Task
@@ -152,6 +151,8 @@ def differences(
     config: RunConfig, env: Env, before: RunConfig, genesis: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Settings that decide what a rollout is, with their values in the recorded run and in this one."""
+    from gnomon.run.manifest import hashes, opening  # It imports the makers, and they this module.
+
     here, there = opening(config, env), genesis
     yield from differing("env", there["config"]["env"], here["config"]["env"])
     for name in SAME if config.rollout.replay else SAME[1:]:

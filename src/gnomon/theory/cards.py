@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from gnomon.objectives.declaration import Option
+from gnomon.objectives.declaration import Option, Value
 from gnomon.objectives.options import declared
 from gnomon.objectives.row import Objective
 from gnomon.objectives.table import TABLE, objective
@@ -25,7 +25,7 @@ __all__ = ["Card", "card"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What there is to know of a row with its default options, declared, derived, enumerated and tried out."""
+    """What there is to know of a row, declared, derived, enumerated and tried out."""
 
     name: str
     summary: str
@@ -66,18 +66,21 @@ class Card:
         return plain
 
 
-def card(name: str, group: int = 4) -> Card:
-    """The card of a row of the table, with its default options.
+def card(name: str, group: int = 4, **options: Value) -> Card:
+    """The card of a row of the table.
 
-    Args: group, rollouts per group, ≥ 1; above 6 nothing is enumerated, and w(p) has to be derivable.
-    Raises: ValueError for an unknown name, a group that the row refuses, or one too large.
+    Args:
+        group: rollouts per group, ≥ 1; above 6 nothing is enumerated, and w(p) has to be derivable.
+        options: of the row; those that are missing have their defaults.
+    Raises: ValueError for an unknown name or option, a group that the row refuses, or one too large.
     """
     if group < 1:
         raise ValueError(f"a group has at least one rollout, not {group}")
-    row, declaration = objective(name), declared(name)
+    row, declaration = objective(name, **options), declared(name)
+    changed = [f"{key}={value}" for key, value in options.items() if value != declaration.options[key].default]
     text = sections(inspect.getdoc(TABLE[name]) or "")
     return Card(
-        name=row.name,
+        name=" ".join([row.name, *changed]),
         summary=declaration.summary,
         expected_gradient=row.expected_gradient,
         equation=row.equation,
