@@ -24,7 +24,7 @@ from gnomon.models.folder import TINY
 from gnomon.store import RunReader
 from gnomon_lab.reward_model import RewardModel
 
-KNOWN = ["reward.weights", "sentinels", "exploit", "correctness", "search", "invariance"]
+KNOWN = ["reward.weights", "sentinels", "exploit", "correctness", "search", "invariance", "failure", "availability"]
 COMMON: Any = {"seed": 0, "quiet": True, "threads": 1}
 STEPS, FITTED, EPOCHS, BATCH = 20, 1536, 4, 64
 Replies = list[tuple[str, str, bool]]
