@@ -198,6 +198,12 @@ class RolloutSettings(TypedDict, total=False):
     """Most tokens of one reply. An episode of several turns has several replies."""
     temperature: float
     """Divides the logits before sampling. The learner's log-probabilities use the same value."""
+    top_p: float
+    """Sample from the likeliest tokens alone, as few as have this probability together, in evaluations too. The policy
+    that is trained is then the truncated one: sampler and learner share its probability among the kept tokens, and a
+    change of which are kept has no gradient. 1 keeps all (docs/engines.md)."""
+    top_k: int
+    """Number of likeliest tokens to sample from, before `top_p` and otherwise like it. 0 keeps all."""
     stop: list[str]
     """Texts that end a reply. The reply keeps them."""
     tasks: list[int]

@@ -263,6 +263,10 @@ class Sampling:
     """Length limit of one completion, in tokens, the ending token included."""
     temperature: float = 1.0
     """0 means greedy."""
+    top_p: float = 1.0
+    """As `rollout.top_p`."""
+    top_k: int = 0
+    """As `rollout.top_k`."""
     stop: tuple[str, ...] = ()
     """The completion ends with the first token after which its text contains one of these."""
     stop_ids: frozenset[int] = frozenset()

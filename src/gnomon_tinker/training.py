@@ -30,7 +30,8 @@ class Model:
         lora = config.policy.lora.model_copy(update={"rank": rank})
         changed: dict[str, object] = {"policy": config.policy.model_copy(update={"lora": lora}), "learner": "local"}
         adamw = config.optim.model_copy(update={"type": "adamw", "momentum": 0.0})  # The SDK has no other optimiser.
-        changed |= {"ranks": 0, "optim": adamw} | ({} if seed is None else {"seed": seed})
+        whole = config.rollout.model_copy(update={"top_p": 1.0, "top_k": 0})
+        changed |= {"ranks": 0, "optim": adamw, "rollout": whole} | ({} if seed is None else {"seed": seed})
         self.config, self.rank = config.model_copy(update=changed), rank
         self._learner = make_learner(self.config, make_objective(self.config))
 

@@ -194,10 +194,13 @@ def require_equal_sets(runs: Sequence[Trained]) -> None:
 
 def evaluated(config: RunConfig) -> dict[str, tuple[Any, ...]]:
     """What decides the tasks and replies of every evaluation, by column."""
-    main = (config.env, config.rollout.temperature, config.eval.tasks, config.eval.samples)
+    rollout = config.rollout
+    truncation = (rollout.top_p, rollout.top_k)
+    main = (config.env, rollout.temperature, truncation, config.eval.tasks, config.eval.samples)
     sets = config.eval.sets
     return {config.env.type: main} | {
-        name: (config.env_of(name), each.temperature, each.tasks, each.samples) for name, each in sets.items()
+        name: (config.env_of(name), each.temperature, truncation, each.tasks, each.samples)
+        for name, each in sets.items()
     }
 
 

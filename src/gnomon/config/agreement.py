@@ -19,6 +19,9 @@ __all__ = ["contradictions"]
 
 LARGEST_RANK = 512
 """Of an adapter in vLLM."""
+REFERENCES = frozenset({Need.REFERENCE, Need.TEACHER, Need.SOLUTION})
+"""What an objective asks of another policy."""
+ROUNDED = "sampler and learner agree up to rounding, and may keep other tokens"
 MEMORY = {"gpu_memory_utilization", "kv_cache_memory_bytes"}
 """Arguments of vLLM that limit its memory."""
 
@@ -32,6 +35,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     yield from optimiser(config, origins)
     yield from lag(config, origins)
     yield from replay(config, origins)
+    yield from truncation(config, origins)
     yield from curriculum(config, origins)
     yield from ranks(config, origins)
     yield from served(config, origins)
@@ -224,6 +228,39 @@ def replay(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=where,
             fix="rollout.replay=0.5, or rollout.recorded=RUN",
         )
+
+
+def truncation(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """A truncated distribution, where a token's probability is asked of a policy that may not keep it."""
+    rollout, objective, placement = config.rollout, config.objective, config.placement
+    passed = objective.type.startswith(OBJECT)
+    moved = "the policy then keeps other tokens than the one that sampled, and the ratio of a lost token is 0"
+    beside = "a reference keeps other tokens, and the divergence from it can be infinite"
+    wrong = [
+        (
+            placement.engine is not EngineKind.EMBEDDED,
+            f"engine.type={config.engine.type}",
+            "its tokens are kept by scores that are the learner's up to rounding at best",
+        ),
+        (not placement.same_numbers, f"learner={config.learner}", "it scores whole distributions"),
+        (config.policy.attention == "transformers", "policy.attention=transformers", ROUNDED),
+        (config.optim.epochs > 1, "optim.epochs", moved),
+        (config.optim.minibatches > 1, "optim.minibatches", moved),
+        (rollout.lag > 0, "rollout.lag", moved),
+        (rollout.replay > 0, "rollout.replay", moved),
+        (rollout.failure_prefix > 0, "rollout.failure_prefix", moved),
+        (config.regularize.kl > 0, "regularize.kl", beside),
+        (passed, "an objective that was passed as an object", "whether it reads a reference is not known here"),
+    ]
+    if not passed:
+        observes = objective.options.get("observation", 0) > 0
+        others = objective.declared.data is not Data.SAMPLED or observes
+        wrong += [
+            (bool(REFERENCES & objective.needs), f"objective={objective.type}", beside),
+            (others, f"objective={objective.type}", "it trains on tokens that were not sampled from the kept ones"),
+        ]
+    for name, off, cut in (("top_p", "1", rollout.top_p < 1), ("top_k", "0", rollout.top_k > 0)):
+        yield from excluded(f"rollout.{name}", off, wrong if cut else [], origins)
 
 
 def curriculum(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

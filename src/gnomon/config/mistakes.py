@@ -226,7 +226,9 @@ BATCH = "a step has rollout.prompts x rollout.group rollouts; the size of a micr
 DEVICE = (
     "training runs on policy.device, in one process, or with ranks=N in N processes of one machine (docs/machines.md)"
 )
-SAMPLING = "replies are sampled from the full distribution at rollout.temperature, since that distribution is trained"
+SAMPLING = (
+    "rollout.temperature, rollout.top_p and rollout.top_k alone shape what is sampled, since it is what is trained"
+)
 ENGINE = "engine.type=vllm engine.python=PATH samples with vLLM, in a process of its own (docs/engines.md)"
 REWARD = "a function is passed in Python, gnomon.train(rows, reward=f), and not on the command line"
 TRACKER = "a run is recorded in its folder; gnomon show RUN reads it"
@@ -236,8 +238,8 @@ ABSENT = {
     "ppo_micro_batch_size": BATCH, "ppo_micro_batch_size_per_gpu": BATCH, "micro_batch_size": BATCH,
     "log_prob_micro_batch_size_per_gpu": BATCH, "cuda": DEVICE, "gpus": DEVICE,
     "nnodes": DEVICE, "tensor_model_parallel_size": DEVICE,
-    "gpu_memory_utilization": DEVICE, "deepspeed": DEVICE, "fsdp": DEVICE, "top_p": SAMPLING,
-    "top_k": SAMPLING, "min_p": SAMPLING, "repetition_penalty": SAMPLING, "use_vllm": ENGINE, "vllm_mode": ENGINE,
+    "gpu_memory_utilization": DEVICE, "deepspeed": DEVICE, "fsdp": DEVICE,
+    "min_p": SAMPLING, "repetition_penalty": SAMPLING, "use_vllm": ENGINE, "vllm_mode": ENGINE,
     "rollout.name": ENGINE, "inference": ENGINE, "report_to": TRACKER, "logger": TRACKER, "wandb": TRACKER,
     "project_name": TRACKER, "logging_steps": TRACKER, "reward": REWARD, "reward_funcs": REWARD,
     "reward_function": REWARD, "reward_fn": REWARD,

@@ -121,6 +121,12 @@ class Rollout(Section):
     """Most tokens of one reply. An episode of several turns has several replies."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits before sampling. The learner's log-probabilities use the same value."""
+    top_p: Annotated[float, Field(gt=0, le=1), Bytes.IF_SET] = 1.0
+    """Sample from the likeliest tokens alone, as few as have this probability together, in evaluations too. The policy
+    that is trained is then the truncated one: sampler and learner share its probability among the kept tokens, and a
+    change of which are kept has no gradient. 1 keeps all (docs/engines.md)."""
+    top_k: Annotated[int, Field(ge=0), Bytes.IF_SET] = 0
+    """Number of likeliest tokens to sample from, before `top_p` and otherwise like it. 0 keeps all."""
     stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
     """Texts that end a reply. The reply keeps them."""
     tasks: list[Annotated[int, Field(ge=0)]] = []

@@ -14,7 +14,7 @@ from gnomon.engines.endings import Endings
 from gnomon.engines.noise import Noise, sampled
 from gnomon.engines.replay import Replay, captured
 from gnomon.models.policy import Policy
-from gnomon.models.projection import entropy_of, logp_of
+from gnomon.models.projection import WHOLE, Truncation, entropy_of, logp_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.types import Completion, Finish, Request
 
@@ -131,7 +131,12 @@ def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> list[tuple[
     Args: of: for each row, its place among the logits [slots, vocabulary].
     """
     temperature = logits.new_tensor([row.request.sampling.temperature for row in rows])
-    logp = logp_of(logits[torch.tensor(of, device=logits.device)], temperature[:, None].clamp_min(1e-6))
+    scores, divisor = logits[torch.tensor(of, device=logits.device)], temperature[:, None].clamp_min(1e-6)
+    logp = logp_of(scores, divisor)
+    truncations = [Truncation(row.request.sampling.top_p, row.request.sampling.top_k) for row in rows]
+    for truncation in set(truncations) - {WHOLE}:
+        own = torch.tensor([each == truncation for each in truncations], device=logits.device)
+        logp[own] = logp_of(scores[own], divisor[own], truncation)
     noise = [row.noise for row in rows]
     cold = temperature == 0
     token = torch.where(cold, logp.argmax(-1), sampled(logp, noise))

@@ -191,13 +191,13 @@ def recorded_rows(reader: RunReader) -> tuple[list[tuple[int, ...]], list[tuple[
 
 
 def generation(policy: Policy, config: RunConfig) -> GenerationConfig:
-    """The distribution that was trained: the whole vocabulary at the run's temperature, up to the run's limit."""
+    """The distribution that was trained: at the run's temperature and truncation, up to the run's limit."""
     base: GenerationConfig = policy.model.generation_config
     return GenerationConfig(
         do_sample=True,
         temperature=config.rollout.temperature,
-        top_k=0,
-        top_p=1.0,
+        top_k=config.rollout.top_k,
+        top_p=config.rollout.top_p,
         max_new_tokens=config.rollout.max_tokens,
         bos_token_id=policy.tokenizer.bos,
         eos_token_id=sorted(policy.tokenizer.eos) or None,

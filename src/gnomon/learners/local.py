@@ -24,6 +24,7 @@ from gnomon.learners.scaling import LossScale
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.kernels import add_in_order
 from gnomon.models.policy import Policy, Scored
+from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.scoring import score, text_collision, text_entropy, text_logp, text_pass
 from gnomon.models.weights import PROBE, PROSE, WeightsRef, probe_of
 from gnomon.objectives import Need, Objective, Rewards
@@ -68,6 +69,7 @@ class LocalLearner:
             engines in this process take them from memory.
         micro_batch: tokens that one backward pass takes. It changes rounding, memory and speed, nothing else.
         probe: tokens on which an engine proves that it holds a published version.
+        truncation: of the distributions that are sampled and trained. A reference is scored whole.
     """
 
     fused = True
@@ -83,10 +85,12 @@ class LocalLearner:
         published: Path | None = None,
         micro_batch: int = TOKENS,
         probe: int = PROBE,
+        truncation: Truncation = WHOLE,
     ) -> None:
         add_in_order()
         self.policy, self.reference, self.critic, self.published = policy, reference, critic, published
         self.version, self.terms, self.micro_batch, settings = 0, terms or Terms(), micro_batch, optimizer or Adam()
+        self.truncation = truncation
         if self.terms.full_kl and reference is None:
             raise ValueError("a full divergence from a reference needs the reference")
         if torch.finfo(policy.precision.master).bits < 32:
@@ -130,14 +134,12 @@ class LocalLearner:
     def _reader(self, model: Model, temperature: float) -> Reader:
         if model is Model.CRITIC and self.critic:
             return self.critic.values
-        if model is Model.ENTROPY:
-            return partial(text_entropy, self.policy, temperature=temperature)
-        if model is Model.COLLISION:
-            return partial(text_collision, self.policy, temperature=temperature)
-        policy = {Model.POLICY: self.policy, Model.REFERENCE: self.reference}.get(model)
-        if policy is None:
+        if model is Model.REFERENCE and self.reference:
+            return partial(text_logp, self.reference, temperature=temperature)
+        read = {Model.POLICY: text_logp, Model.ENTROPY: text_entropy, Model.COLLISION: text_collision}.get(model)
+        if read is None:
             raise ValueError(f"this learner was given no {model.value} to score with")
-        return partial(text_logp, policy, temperature=temperature)
+        return partial(read, self.policy, temperature=temperature, truncation=self.truncation)
 
     def forward_backward(self, batch: Batch, objective: Objective | Named | Coefficients) -> Stats:
         """Add the gradient of a batch with credit.
@@ -207,9 +209,9 @@ class LocalLearner:
         return torch.cat([batch.behavior_logp[:0], *map(torch.from_numpy, found)]).double()
 
     def _scatter(self, moved: Batch, objective: Objective | Coefficients) -> SuccessScatter | None:
-        """For objectives that count successes."""
+        """For objectives that count successes, of whole distributions."""
         counts = isinstance(objective, Objective) and objective.rewards is Rewards.BINARY
-        return SuccessScatter(self.policy, moved) if counts else None
+        return SuccessScatter(self.policy, moved) if counts and self.truncation == WHOLE else None
 
     def _gather(
         self,
@@ -234,7 +236,7 @@ class LocalLearner:
         """Add the gradient of a micro-batch, times a share of it."""
         work = text_pass(self.policy, [s.likely for s in batch.sequences] if objective.observation else batch.sequences)
         anchor = self.reference.anchor(work) if self.terms.full_kl and self.reference else None
-        scored: Scored = self.policy(work, batch.temperature, anchor)
+        scored: Scored = self.policy(work, batch.temperature, anchor, truncation=self.truncation)
         (logp, entropy, hidden, kl), observed = split(scored, batch) if objective.observation else (scored, None)
         if isinstance(objective, Coefficients):
             found = objective
@@ -264,7 +266,7 @@ class LocalLearner:
             return {}
         first = batch.take([0])
         with torch.no_grad():
-            found = self.policy(text_pass(self.policy, first.sequences), batch.temperature)
+            found = self.policy(text_pass(self.policy, first.sequences), batch.temperature, truncation=self.truncation)
         entropy = found.entropy.cpu()
         stats = compared(found.logp.cpu(), first, self.version)
         return stats | {"entropy": Mean(float(entropy.sum()), len(entropy))}

@@ -32,7 +32,7 @@ from gnomon.models.kernels import compiles, settle
 from gnomon.models.packed import Packed
 from gnomon.models.padded import Padded, composed, freeze_unread, scale_of
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
-from gnomon.models.projection import Projection, full_kl, token_collision, token_logp
+from gnomon.models.projection import WHOLE, Projection, Truncation, full_kl, token_collision, token_logp
 from gnomon.models.stored import Stored, weights_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
@@ -368,23 +368,29 @@ class Policy(torch.nn.Module):
         return Decode(self.device)
 
     def forward(
-        self, work: Pass, temperature: float = 1.0, anchor: Anchor | None = None, *, scored: bool = True
+        self,
+        work: Pass,
+        temperature: float = 1.0,
+        anchor: Anchor | None = None,
+        *,
+        truncation: Truncation = WHOLE,
+        scored: bool = True,
     ) -> Scored | Anchor:
-        """Log-probabilities of the targets of a pass, under the tempered distribution.
+        """Log-probabilities of the targets of a pass, under the tempered and truncated distribution.
 
         Args: scored: False returns what another policy's pass needs of this one.
         """
         hidden = self.states(work)
         if not scored:
             return Anchor(hidden, self.projection)
-        logp, entropy = token_logp(hidden, self.projection, work.target, temperature)
+        logp, entropy = token_logp(hidden, self.projection, work.target, temperature, truncation)
         kl = full_kl(hidden, self.projection, *anchor, temperature) if anchor else None
         return Scored(logp, entropy, hidden, kl)
 
     @torch.no_grad()
-    def collision(self, work: Pass, temperature: float = 1.0) -> Tensor:
+    def collision(self, work: Pass, temperature: float = 1.0, truncation: Truncation = WHOLE) -> Tensor:
         """[N] Σ_v π(v)² before every target of a pass: the chance that two draws are the same token."""
-        return token_collision(self.states(work), self.projection, temperature)
+        return token_collision(self.states(work), self.projection, temperature, truncation)
 
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:
         """Last hidden states [T, size] of flat tokens [T]."""

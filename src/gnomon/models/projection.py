@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
@@ -13,7 +14,18 @@ from gnomon.models.attention import MIN_ROWS
 from gnomon.models.kernels import compiled
 from gnomon.models.precision import at_least
 
-__all__ = ["Projection", "chunks", "entropy_of", "full_kl", "logp_of", "most_scores", "token_collision", "token_logp"]
+__all__ = [
+    "WHOLE",
+    "Projection",
+    "Truncation",
+    "chunks",
+    "entropy_of",
+    "full_kl",
+    "logp_of",
+    "most_scores",
+    "token_collision",
+    "token_logp",
+]
 
 CHUNK = 2**22
 """Most scores (tokens × vocabulary) held at once on a CPU, where they are those of more than `FEW` tokens."""
@@ -24,6 +36,41 @@ FUSED_CHUNK = 2**27
 """As `DEVICE_CHUNK`, where the scores are held in the dtype of the product alone: 256 MiB in bfloat16."""
 FEW = 64
 """Tokens of a chunk of a large vocabulary. With fewer, reading the weights and the gradient takes most of the time."""
+
+ONE = 2**40
+"""A probability of 1 as an integer: sums of integers are the same in every order."""
+NOTHING = -1e30
+"""Score of a token without probability: finite, so that 0·log 0 and its gradient are 0."""
+
+
+class Truncation(NamedTuple):
+    """Which tokens of a next-token distribution are kept, with `top_k` before `top_p`. They share all probability.
+
+    A token with the score of the last one kept is kept too, so the scores alone decide.
+    """
+
+    top_p: float = 1.0
+    """The likeliest tokens are kept, as few as have this probability together. 1: all."""
+    top_k: int = 0
+    """Number of likeliest tokens that are kept. 0: all."""
+
+    def scores(self, scores: Tensor) -> Tensor:
+        """The tempered scores [T, vocabulary], those of tokens that are not kept at `NOTHING`."""
+        if self == WHOLE:
+            return scores
+        return scores.masked_fill(scores < self._least(scores.detach()), NOTHING)
+
+    def _least(self, scores: Tensor) -> Tensor:
+        """[T, 1] the lowest score that is kept."""
+        ranked = ascending(scores)[:, -self.top_k :]  # All of them where top_k is 0.
+        if self.top_p == 1:
+            return ranked[:, :1]
+        mass = (torch.softmax(ranked, -1) * ONE).long().cumsum(-1)
+        dropped = (mass <= mass[:, -1:] - int(self.top_p * ONE)).sum(-1, keepdim=True)
+        return ranked.gather(1, dropped.clamp_max(ranked.shape[1] - 1))
+
+
+WHOLE = Truncation()
 
 
 class Projection(NamedTuple):
@@ -68,13 +115,18 @@ def bounded(product: Tensor, cap: float | None, dtype: torch.dtype, scale: float
     return found if cap is None else cap * torch.tanh(found / cap)
 
 
-def logp_of(scores: Tensor, temperature: float | Tensor) -> Tensor:
-    """Natural log-probabilities of the tempered distribution; the one formula of sampler and learner.
+def ascending(scores: Tensor) -> Tensor:
+    """Every row of scores in ascending order. NumPy sorts without the places, many times faster than torch."""
+    return torch.from_numpy(np.sort(scores.numpy())) if scores.device.type == "cpu" else scores.sort().values
+
+
+def logp_of(scores: Tensor, temperature: float | Tensor, truncation: Truncation = WHOLE) -> Tensor:
+    """Natural log-probabilities of the tempered and truncated distribution; the one formula of sampler and learner.
 
     A division by 1 changes no bit and is left out, since its result is as large as the scores.
     """
     tempered = scores if isinstance(temperature, float) and temperature == 1.0 else scores / temperature
-    return torch.log_softmax(tempered, -1)
+    return torch.log_softmax(truncation.scores(tempered), -1)
 
 
 def entropy_of(logp: Tensor) -> Tensor:
@@ -90,15 +142,21 @@ def entropy_of(logp: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def token_logp(hidden: Tensor, projection: Projection, target: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def token_logp(
+    hidden: Tensor, projection: Projection, target: Tensor, temperature: float, truncation: Truncation = WHOLE
+) -> tuple[Tensor, Tensor]:
     """[T] log-probabilities of the targets [T], and [T] entropies of the next-token distributions; both in nats."""
-    return ChunkedLogp.apply(hidden, projection.weight, projection.bias, target, projection, temperature)  # type: ignore[no-untyped-call,no-any-return]
+    return ChunkedLogp.apply(hidden, projection.weight, projection.bias, target, projection, temperature, truncation)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def token_collision(hidden: Tensor, projection: Projection, temperature: float) -> Tensor:
+def token_collision(
+    hidden: Tensor, projection: Projection, temperature: float, truncation: Truncation = WHOLE
+) -> Tensor:
     """[T] Σ_v π(v)² of the next-token distributions: the chance that two draws are the same token. No gradients."""
     pieces = chunks(projection, hidden)
-    return torch.cat([(2 * logp_of(scores_of_few(projection, h), temperature)).exp().sum(-1) for (h,) in pieces])
+    return torch.cat(
+        [(2 * logp_of(scores_of_few(projection, h), temperature, truncation)).exp().sum(-1) for (h,) in pieces]
+    )
 
 
 def full_kl(
@@ -124,18 +182,20 @@ class ChunkedLogp(torch.autograd.Function):
         target: Tensor,
         projection: Projection,
         temperature: float,
+        truncation: Truncation,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(hidden, weight, bias, target)
-        ctx.projection, ctx.temperature = projection, temperature
+        ctx.projection, ctx.temperature, ctx.truncation = projection, temperature, truncation
+        ctx.fused = projection.fused and truncation == WHOLE
         logps, entropies = [], []
-        for h, y in chunks(projection, hidden, target, most=FUSED_CHUNK if projection.fused else 0):
-            if projection.fused:
+        for h, y in chunks(projection, hidden, target, most=FUSED_CHUNK if ctx.fused else 0):
+            if ctx.fused:
                 product = linear(h, projection.weight)
                 found = compiled(read)(product, y, projection.cap, projection.dtype, temperature)
                 logps.append(found[0])
                 entropies.append(found[1])
                 continue
-            logp = logp_of(scores_of_few(projection, h), temperature)
+            logp = logp_of(scores_of_few(projection, h), temperature, truncation)
             logps.append(logp.gather(1, y[:, None])[:, 0])
             entropies.append(-logp.exp().mul_(logp).sum(-1))
         ctx.set_materialize_grads(False)
@@ -150,22 +210,23 @@ class ChunkedLogp(torch.autograd.Function):
             assert by_entropy is not None
             by_logp = torch.zeros_like(by_entropy)
         grads = (by_logp, by_logp if by_entropy is None else by_entropy)
-        most = FUSED_CHUNK if ctx.projection.fused else 0
+        most = FUSED_CHUNK if ctx.fused else 0
         for h, y, g, e in chunks(ctx.projection, hidden, target, *grads, most=most):
-            if ctx.projection.fused:
+            if ctx.fused:
                 product, form = linear(h, weight, bias), (ctx.projection.cap, ctx.projection.dtype, ctx.temperature)
                 slope = compiled(slopes)(product, y, g, None if by_entropy is None else e, *form)
                 found.add(slope, h, weight)
                 continue
-            product = linear(h, weight, bias).requires_grad_()
+            # A truncation keeps the tokens of the forward pass: it needs scores with the same bits.
+            product = linear(h if ctx.truncation == WHOLE else enough(h), weight, bias)[: len(h)].requires_grad_()
             with torch.enable_grad():
-                logp = logp_of(ctx.projection.bounded(product), ctx.temperature)
+                logp = logp_of(ctx.projection.bounded(product), ctx.temperature, ctx.truncation)
                 outs, weights = [logp.gather(1, y[:, None])[:, 0]], [g]
                 if by_entropy is not None:
                     outs, weights = [*outs, -(logp.exp() * logp).sum(-1)], [*weights, e]
             (by_product,) = torch.autograd.grad(outs, product, weights)
             found.add(by_product, h, weight)
-        return found.by_hidden, found.by_weight, found.by_bias, None, None, None
+        return found.by_hidden, found.by_weight, found.by_bias, None, None, None, None
 
 
 def read(
@@ -298,10 +359,14 @@ def product_of(left: Tensor, right: Tensor) -> Tensor:
     return left.float() @ right.float()
 
 
+def enough(hidden: Tensor) -> Tensor:
+    """Hidden states, with zero rows under them where they are too few for the usual kernel."""
+    return pad(hidden, (0, 0, 0, max(0, MIN_ROWS - len(hidden))))
+
+
 def scores_of_few(projection: Projection, hidden: Tensor) -> Tensor:
-    """Scores of hidden states, with zero rows under them where they are too few for the usual kernel."""
-    missing = max(0, MIN_ROWS - len(hidden))
-    return projection.scores(pad(hidden, (0, 0, 0, missing)))[: len(hidden)]
+    """Scores of hidden states, by the usual kernel."""
+    return projection.scores(enough(hidden))[: len(hidden)]
 
 
 def most_scores(device: str) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon.models.attention import MIN_ROWS
 from gnomon.models.policy import Pass, Policy
+from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.trie import Trie
 
 __all__ = ["Text", "packed", "packed_logp", "score", "text_collision", "text_entropy", "text_logp", "text_pass"]
@@ -70,20 +71,26 @@ def score(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row
 
 
 @torch.no_grad()
-def text_logp(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
+def text_logp(
+    policy: Policy, texts: Sequence[Text], temperature: float = 1.0, truncation: Truncation = WHOLE
+) -> Tensor:
     """[T] log-probability of every trainable token of the texts, end to end, without gradients."""
-    found: Tensor = policy(text_pass(policy, texts), temperature).logp
+    found: Tensor = policy(text_pass(policy, texts), temperature, truncation=truncation).logp
     return found
 
 
 @torch.no_grad()
-def text_entropy(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
+def text_entropy(
+    policy: Policy, texts: Sequence[Text], temperature: float = 1.0, truncation: Truncation = WHOLE
+) -> Tensor:
     """[T] entropy of the distribution that every trainable token of the texts is drawn from, in nats, no gradients."""
-    found: Tensor = policy(text_pass(policy, texts), temperature).entropy
+    found: Tensor = policy(text_pass(policy, texts), temperature, truncation=truncation).entropy
     return found
 
 
 @torch.no_grad()
-def text_collision(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
+def text_collision(
+    policy: Policy, texts: Sequence[Text], temperature: float = 1.0, truncation: Truncation = WHOLE
+) -> Tensor:
     """[T] Σ_v π(v)² of the distribution that every trainable token of the texts is drawn from, no gradients."""
-    return policy.collision(text_pass(policy, texts), temperature)
+    return policy.collision(text_pass(policy, texts), temperature, truncation)

@@ -180,6 +180,8 @@ def make_sampling(config: RunConfig) -> Sampling:
     return Sampling(
         max_tokens=rollout.max_tokens,
         temperature=rollout.temperature,
+        top_p=rollout.top_p,
+        top_k=rollout.top_k,
         stop=tuple(rollout.stop),
         entropy=rollout.entropy,
     )

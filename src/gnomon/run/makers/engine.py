@@ -17,7 +17,7 @@ from gnomon.engines.tinker import TinkerEngine
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
 from gnomon.envs.base import Env
-from gnomon.errors import ModelError, NumericsError
+from gnomon.errors import ConfigError, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.learners.alternating import Alternating
 from gnomon.learners.base import Learner
@@ -27,6 +27,7 @@ from gnomon.models.backends import has_experts
 from gnomon.models.folder import model_folder, table
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision, require_range
+from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import LONG_PROBE, PROBE
 from gnomon.rendering import Renderer, joined
@@ -185,7 +186,8 @@ def measured(
     """The largest difference between a sampled and a scored log-probability, in nats; it decides the engine's tier.
 
     It is not repeated when the difference is not zero: a second measurement that finds nothing does not undo the first.
-    Raises: NumericsError E204, when the difference is more than rounding.
+    Raises: NumericsError E204, when the difference is more than rounding; ConfigError E045 where a truncated
+        distribution is sampled that the learner cannot find again.
     """
     prompts = probe_prompts(renderer, env, config.rollout.context)
     model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else config.policy.path
@@ -219,6 +221,14 @@ def measured(
             why=f"more than {bound} is not a rounding error: a layer mixes tokens in a way the engine does not support",
             fix="use a model whose layers are attention and feed-forward only",
         )
+    if engine.tier is Tier.MEASURED and Truncation(config.rollout.top_p, config.rollout.top_k) != WHOLE:
+        raise ConfigError(
+            "E045",
+            "rollout.top_p and rollout.top_k need a sampler that agrees with the learner in every bit",
+            where=f"{model} in {engine_dtype(config)}",
+            why=f"log-probabilities differ by {mismatch:.2g}, so the two may keep other tokens",
+            fix="rollout.top_p=1 rollout.top_k=0, or policy.attention=exact if the model has it (docs/real-models.md)",
+        )
     return mismatch
 
 
@@ -240,6 +250,12 @@ def tier_of(mismatch: float, config: RunConfig) -> Tier:
 def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:
     """The largest difference over a few completions of the learner's present weights."""
     engine.load(learner.publish())
-    sampling = Sampling(max_tokens=min(TOKENS, config.rollout.max_tokens), temperature=config.rollout.temperature)
+    rollout = config.rollout
+    sampling = Sampling(
+        max_tokens=min(TOKENS, rollout.max_tokens),
+        temperature=rollout.temperature,
+        top_p=rollout.top_p,
+        top_k=rollout.top_k,
+    )
     stats = sampled(engine, learner, prompts * ROWS, sampling, Key(config.seed).at("mismatch"))
     return stats["logp_mismatch"].value

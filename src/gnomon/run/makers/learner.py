@@ -17,6 +17,7 @@ from gnomon.learners.sharded_critic import ShardedCritic
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
+from gnomon.models.projection import Truncation
 from gnomon.models.sharding import spread
 from gnomon.objectives import Need, Objective
 from gnomon.run.makers.engine import probe_tokens
@@ -39,6 +40,7 @@ def make_learner(config: RunConfig, row: Objective) -> LocalLearner:
         critic=make_critic(config) if Need.VALUES in row.asks else None,
         micro_batch=config.optim.micro_batch,
         probe=probe_tokens(config),
+        truncation=Truncation(config.rollout.top_p, config.rollout.top_k),
     )
 
 
@@ -61,6 +63,7 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
         published=published,
         micro_batch=config.optim.micro_batch,
         probe=probe_tokens(config),
+        truncation=Truncation(config.rollout.top_p, config.rollout.top_k),
     )
 
 

@@ -30,6 +30,7 @@ def of_learner(config: RunConfig) -> dict[str, Any]:
     optim = {name: body["optim"][name] for name in OPTIM}
     policy = {name: body["policy"][name] for name in ("dtype", "lora")} | {"attention": attention_of(config)}
     kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
+    kept["rollout"] = {name: body["rollout"][name] for name in ("top_p", "top_k")}
     kept["ranks"] = rank_group(config.ranks)
     policy["files"] = hashes(model_folder(config.policy.path))
     if config.policy.reference:
