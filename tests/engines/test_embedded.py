@@ -20,6 +20,8 @@ from gnomon.engines.noise import Noise, by_kernel, sampled
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
+from gnomon.models import attention
+from gnomon.models.attention import Prefix
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.projection import entropy_of
@@ -67,6 +69,20 @@ def test_long_prompts_and_long_replies_agree_in_every_bit(engine, policy, sample
     told = torch.tensor([x for c in completions for x in c.logprobs])
     for pieces in (1, len(asked)):
         assert torch.equal(told, scored(policy, requests, completions, pieces))
+
+
+@pytest.mark.parametrize(("window", "cap"), [(None, None), (200, 30.0)])
+def test_a_prompt_read_in_pieces_has_the_same_bits_and_holds_fewer_scores(window, cap, monkeypatch):
+    """Pieces of one span of queries, against all queries at once; prompts of two lengths in one pass."""
+    prefix, random = Prefix([700, 301]), torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1001, heads, 16, generator=random) for heads in (4, 2, 2))
+    sizes, weighed = [], attention.weighed
+    monkeypatch.setattr(attention, "weighed", lambda w, v: sizes.append(w.numel()) or weighed(w, v))
+    padded = [prefix.padded(states) for states in (query, key, value)]
+    whole = prefix.attend(*padded, 0.25, window, cap)
+    monkeypatch.setattr(attention, "SCORES", 1)
+    assert torch.equal(prefix.attend(*padded, 0.25, window, cap), whole)
+    assert len(sizes) == 7 and 6 * max(sizes[1:]) < sizes[0]
 
 
 def test_a_completion_does_not_depend_on_its_batch_mates(engine, requests, sample):

@@ -30,6 +30,9 @@ SPAN = 128
 """Positions whose keys one product sums: a longer sum is cut by the kernel, at places that depend on its length."""
 MIN_ROWS = 16
 """Fewest tokens of a pass; linear layers take other kernels for fewer."""
+SCORES = 2**24
+"""About as many scores of prompts are held at once, so that the memory of a long one grows with its length. Whole spans
+of queries are computed together, which changes no bit."""
 QUERIES = 4
 """Fewest query rows of a product; zero rows are put under fewer."""
 Device = torch.device | str
@@ -119,11 +122,17 @@ class Prefix:
         heads, kv_heads = query.shape[2], key.shape[2]
         # Laid out as a whole pass has them: in bfloat16 a product sums in another order over transposed rows.
         k, v = (states.transpose(1, 2).contiguous() for states in (key, value))
-        q = heads_first(query, kv_heads)
-        place = torch.arange(self.real.shape[1], device=query.device)
-        seen = additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
-        scores = capped((q * scale) @ k.transpose(2, 3), cap) + seen
-        return gather(tokens_first(weighed(torch.softmax(scores, -1).to(v.dtype), v), heads).flatten(0, 1), self.place)
+        prompts, length = self.real.shape
+        place = torch.arange(length, device=query.device)
+        step, found = max(1, SCORES // (prompts * heads * length * SPAN)) * SPAN, []
+        for start in range(0, length, step):
+            stop = min(start + step, length)  # A query sees no key behind the last of its piece.
+            seen = additive(causal(place[start:stop], place[:stop], window)).repeat(heads // kv_heads, 1)
+            q = heads_first(query[:, start:stop], kv_heads) * scale
+            scores = capped(q @ k[:, :, :stop].transpose(2, 3), cap) + seen
+            weights = torch.softmax(scores, -1).to(v.dtype)
+            found.append(tokens_first(weighed(weights, v[:, :, :stop]), heads))
+        return gather(torch.cat(found, 1).flatten(0, 1), self.place)
 
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:
