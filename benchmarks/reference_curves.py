@@ -61,6 +61,7 @@ RECIPE: dict[str, Any] = {
     "group": 8,
     "max_tokens": 20,
     "steps": 10,
+    "optim": {"micro_batch": 3072},
     "rollout": {"temperature": 0.6, "stop": []},
     "eval": {"tasks": 24, "samples": 8, "pass_at": [1, 8], "every": 1000},
 }

@@ -10,16 +10,13 @@ put_in_order()  # Before more of the standard library is imported.
 
 import importlib  # noqa: E402
 import os  # noqa: E402
-import sys  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 
 __version__ = "0.1.0"
 
-SPINNING = "torch" in sys.modules and "OMP_WAIT_POLICY" not in os.environ
-"""Whether torch was loaded before the next line, so that its threads spin while they wait."""
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # OpenMP reads this when torch is loaded. Its threads spin while they wait, by default, and beside other work each of
-# them waits for one that is not running: a run with two threads was up to ten times slower than its share.
+# them waits for one that is not running: a loop with two threads was up to ten times slower than its share.
 
 HOME = {
     "Env": "gnomon.envs",

@@ -6,9 +6,21 @@ import os
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["has_cuda", "memory"]
+__all__ = ["cores", "has_cuda", "memory"]
 
 LIMIT, DRIVER = Path("/sys/fs/cgroup/memory.max"), Path("/proc/driver/nvidia/version")
+QUOTA, CPUS = Path("/sys/fs/cgroup/cpu.max"), Path("/sys/devices/system/cpu")
+
+
+def cores() -> int:
+    """Physical cores that this process may use: by its affinity, a container's quota and `OMP_NUM_THREADS`."""
+    ids = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    found = len({content(CPUS / f"cpu{number}/topology/thread_siblings_list") or str(number) for number in ids})
+    quota, _, period = content(QUOTA).partition(" ")
+    if quota.isdecimal() and period.isdecimal():
+        found = min(found, int(quota) // int(period))
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(found, int(wanted)) if wanted.isdecimal() else found)
 
 
 def memory() -> int:

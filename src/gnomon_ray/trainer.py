@@ -51,7 +51,7 @@ class Trainer:
 
     def _make(self) -> None:
         config, row = pickle.loads(self._parts).opened()
-        torch.set_num_threads(config.threads)  # Of this thread.
+        torch.set_num_threads(1)  # Of this thread.
         self._learner: Learner = make_trainer(config, row)
 
     def _call(self, verb: str, arguments: bytes) -> bytes:

@@ -18,6 +18,7 @@ from gnomon import machine
 from gnomon.api import configure
 from gnomon.config import DEFAULTS, Origins, RunConfig, Source, choices, load, overrides, recorded, resolve
 from gnomon.config.choices import sentences
+from gnomon.machine import cores
 from gnomon.models.facts import facts
 from gnomon.models.folder import TINY
 from models.kinds import save
@@ -68,7 +69,8 @@ def test_a_pretrained_model_gets_its_own_defaults_with_their_reasons(tmp_path: P
     config, origins = settled(f"policy={described(tmp_path / 'm', 596_000_000)}")
     assert config.policy.lora.rank == 16 and config.policy.dtype == "float32"
     assert (config.rollout.stop, config.rollout.max_tokens, config.rollout.context) == ([], 256, 4096)
-    assert (config.rollout.prompts, config.rollout.group, config.eval.tasks, config.threads) == (8, 8, 64, 1)
+    assert (config.rollout.prompts, config.rollout.group, config.eval.tasks, config.threads) == (8, 8, 64, cores())
+    assert config.optim.micro_batch == 384
     full, _ = settled(f"policy={tmp_path / 'm'}", "lora=0")
     assert 1e-6 < full.optim.lr < config.optim.lr < 1e-3
     assert 10 <= config.optim.lr / full.optim.lr <= 20.1
@@ -76,12 +78,13 @@ def test_a_pretrained_model_gets_its_own_defaults_with_their_reasons(tmp_path: P
     assert said[0] == f"Learning rate {config.optim.lr:g}: LoRA, hidden size 1024."
     assert "lora=16: a model of 596 M parameters; lora=0 trains all weights." in said
     assert "'rollout.stop=[]' max_tokens=256: the chat template ends a turn with <|im_end|>." in said
-    assert len(said) == 5 and origins["optim.lr"] == "LoRA, hidden size 1024"
+    assert len(said) == 6 and origins["optim.lr"] == "LoRA, hidden size 1024"
 
 
 def test_what_is_set_is_kept_and_gets_no_reason(tmp_path: Path) -> None:
     folder = described(tmp_path / "m", 596_000_000)
-    words = ["lora=4", "lr=1e-5", "max_tokens=40", "rollout.stop=['x']", "prompts=32", "eval.tasks=9"]
+    words = ["lora=4", "lr=1e-5", "max_tokens=40", "rollout.stop=['x']", "prompts=32", "eval.tasks=9", "threads=1"]
+    words.append("optim.micro_batch=500")
     config, _ = settled(f"policy={folder}", *words)
     assert (config.policy.lora.rank, config.optim.lr, config.rollout.max_tokens) == (4, 1e-5, 40)
     assert (config.rollout.stop, config.rollout.prompts, config.eval.tasks) == (["x"], 32, 9)
@@ -124,10 +127,36 @@ def test_an_environment_with_an_answer_slot_keeps_the_end_of_the_slot(tmp_path: 
 
 def test_a_model_whose_activations_do_not_fit_gets_smaller_micro_batches(tmp_path: Path) -> None:
     config, _ = settled(f"policy={described(tmp_path / 'huge', 4 * 10**11, **HUGE)}")
-    assert config.optim.micro_batch < DEFAULTS["optim"]["micro_batch"]
+    assert config.optim.micro_batch < 384 and config.threads == 1
     assert any(line.startswith("optim.micro_batch=") and "GiB of memory" in line for line in sentences(config))
     small, _ = settled(f"policy={described(tmp_path / 'small', 10**8, hidden_size=64, intermediate_size=64)}")
-    assert small.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]
+    assert small.optim.micro_batch == 384 and small.threads == cores()
+
+
+@pytest.mark.parametrize(
+    ("files", "environment", "found"),
+    [
+        ({}, {}, 4),
+        ({}, {"OMP_NUM_THREADS": "3"}, 3),
+        ({}, {"OMP_NUM_THREADS": "64"}, 4),
+        ({}, {"OMP_NUM_THREADS": "0"}, 1),
+        ({"cpu.max": "250000 100000"}, {}, 2),
+        ({"cpu.max": "50000 100000"}, {}, 1),
+        ({"cpu.max": "max 100000"}, {}, 4),
+        ({f"cpus/cpu{i}/topology/thread_siblings_list": f"{i % 2},{i % 2 + 2}" for i in range(4)}, {}, 2),
+    ],
+)
+def test_cores_are_those_that_the_process_may_use(files, environment, found, tmp_path, monkeypatch) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(machine, "QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(machine, "CPUS", tmp_path / "cpus")
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert machine.cores() == found
 
 
 def test_on_a_cuda_device_the_precision_is_half_and_the_sizes_are_those_of_the_settings(

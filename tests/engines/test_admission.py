@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -12,9 +13,11 @@ import torch
 from engines.asking import ask
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
+from gnomon.engines.lanes import AHEAD, Lanes
 from gnomon.keys import Key
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
+from gnomon.models.threads import Threads
 from gnomon.types import Completion, Request, Sampling
 
 OPENINGS = ("Use 3, 4, 5\n", "Compute 12 + 30 - 7. End with <answer>...</answer>\n", "z", "Use 3, 4, 9\n")
@@ -57,8 +60,10 @@ async def talked(engine: Embedded, talk: Talk, rng: random.Random | None) -> lis
     return found
 
 
-def run(policy: Policy, talks: list[Talk], rng: random.Random | None) -> dict[Talk, list[tuple[Request, Completion]]]:
-    engine = Embedded(policy)
+def run(
+    policy: Policy, talks: list[Talk], rng: random.Random | None, threads: int = 1
+) -> dict[Talk, list[tuple[Request, Completion]]]:
+    engine = Embedded(policy, threads=threads)
 
     async def all_of_them() -> list[list[tuple[Request, Completion]]]:
         return await asyncio.gather(*(talked(engine, talk, rng) for talk in talks))
@@ -75,6 +80,35 @@ def together(policy: Policy) -> dict[Talk, list[tuple[Request, Completion]]]:
 def test_no_completion_depends_on_what_arrives_when(policy, together, seed):
     rng = random.Random(seed)
     assert run(policy, rng.sample(TALKS, len(TALKS)), rng) == together
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_threads_change_no_completion(policy, together, threads):
+    rng = random.Random(threads)
+    assert run(policy, TALKS, None, threads) == together
+    assert run(policy, rng.sample(TALKS, len(TALKS)), rng, threads) == together
+
+
+def test_rows_of_one_prompt_share_a_thread_until_it_is_fuller_than_the_others(policy):
+    """A prompt is computed once for its rows, and many rows of one prompt still use all threads."""
+    lanes = Lanes(partial(Decoder, policy), Threads(2))
+
+    def admit(opening: str, rows: int) -> None:
+        prompt = policy.tokenizer.encode(opening)
+        for row in range(rows):
+            lanes.admit(Request(prompt_ids=prompt, key=bytes([row]) * 16, sampling=Sampling(max_tokens=2)))
+
+    for opening in OPENINGS:
+        admit(opening, 8)
+    assert [len(decoder.rows) for decoder in lanes._lanes] == [16, 16]
+    assert all(len(decoder._branches.prompts.items) == 2 for decoder in lanes._lanes)
+    admit("one more", 60)
+    few, many = sorted(len(decoder.rows) for decoder in lanes._lanes)
+    assert few + many == 92 and many - few <= AHEAD
+    lanes.drop(3)
+    lanes.step()
+    assert sorted(number for number, _ in lanes.step()) == [number for number in range(92) if number != 3]
+    assert not lanes.rows
 
 
 def test_a_conversation_alone_is_the_same(policy, together):

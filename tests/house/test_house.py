@@ -101,14 +101,6 @@ def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(given, spi
     assert ("OMP_WAIT_POLICY = 'ACTIVE'" in done.stderr) == spins, done.stderr
 
 
-@pytest.mark.parametrize(("order", "spinning"), [("gnomon, torch", False), ("torch, gnomon", True)])
-def test_threads_that_torch_was_loaded_with_are_known_to_spin(order, spinning):
-    kept = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    code = f"import {order}; print(gnomon.SPINNING)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=kept, check=True)
-    assert done.stdout.strip() == str(spinning)
-
-
 def test_public_names_are_sorted_complete_and_there():
     assert gnomon.__all__ == sorted(gnomon.__all__) and set(gnomon.HOME) == set(gnomon.__all__) - {
         "__version__",

@@ -16,6 +16,7 @@ from gnomon.envs import CharCount
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners import Batch
+from gnomon.learners.base import Model
 from gnomon.learners.local import LocalLearner, Terms
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -104,6 +105,36 @@ def test_sequences_that_are_equal_pass_through_the_model_once(batch, monkeypatch
     assert len(distinct) < len(moving)
     theirs = textbook(repeated)
     assert (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("terms", [Terms(), Terms(entropy=0.01), Terms(full_kl=0.1)])
+@pytest.mark.parametrize("name", ["dr_grpo", "maxrl"])
+def test_threads_change_no_bit(batch, dtype, terms, name):
+    """Two updates with micro-batches of at most a group; what is recorded is equal too."""
+    precision = Precision(compute=getattr(torch, dtype))
+
+    def trained(threads: int) -> tuple[LocalLearner, list[object]]:
+        policy, reference = (Policy.load("tiny", precision) for _ in range(2))
+        mind = LocalLearner(policy, terms=terms, reference=reference, micro_batch=40, threads=threads)
+        rows, seen = replace(batch, exact=False), []
+        for _ in range(2):
+            known = torch.cat(list(map(torch.from_numpy, mind.score(batch.sequences)))).double()
+            seen += [mind.forward_backward(replace(rows, proximal_logp=known), objective(name)), mind.optim_step(1e-3)]
+        return mind, [*seen, *(score.tolist() for score in mind.score(batch.sequences, model=Model.ENTROPY))]
+
+    (one, before), (several, after) = trained(1), trained(3)
+    assert len(batch.micro_batches(40)) > 4 and before == after
+    assert all(torch.equal(value, several.parameters[key]) for key, value in one.parameters.items())
+
+
+def test_what_a_thread_raises_reaches_the_caller_and_the_learner_goes_on(batch):
+    mind, broken = learner(micro_batch=40, threads=3), replace(objective("dr_grpo"), ratio=lambda tokens: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        mind.forward_backward(batch, broken)
+    mind.forward_backward(batch, objective("dr_grpo"))
+    found = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
+    assert torch.equal(found, gradient(batch, tokens=40))
 
 
 def test_sequences_without_credit_are_not_computed_and_do_not_matter(batch):

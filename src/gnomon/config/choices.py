@@ -13,6 +13,7 @@ from gnomon import machine
 from gnomon.config.sections import DEFAULTS, RunConfig
 from gnomon.config.sources import SHORT as NAMES
 from gnomon.config.sources import leaves, word_of
+from gnomon.models.backends import PACKED
 from gnomon.models.facts import Facts, facts
 from gnomon.models.folder import SHIPPED
 from gnomon.objectives.options import OBJECT
@@ -27,9 +28,9 @@ PROMPTS = 8
 """Tasks per step on a CPU."""
 SHARE = 4
 """The activations of a training pass may take one part in so many of the memory."""
-LEAST = 128
-"""Tokens of the smallest micro-batch."""
-
+USUAL, LEAST = 384, 128
+"""Tokens of a micro-batch on a CPU, so that a step has some for every thread; and of the smallest one."""
+SIDE = "each thread computes micro-batches of its own, and the number of threads changes no bit"
 
 BRIEF = {key: name for name, key in NAMES.items()}
 """Names of settings without their table."""
@@ -91,12 +92,19 @@ def computing(config: RunConfig, model: Facts) -> Iterator[Choice]:
     if not on_cpu(config):
         yield Choice("policy.dtype", "bfloat16", "a CUDA device; weights that are trained stay float32")
         return
-    width = 4 if config.policy.dtype == "float32" else 2
-    size = most = DEFAULTS["optim"]["micro_batch"]
-    while size > LEAST and SHARE * size * model.activations * width > (machine.memory() or float("inf")):
+    room, size = tokens_at_once(config, model), USUAL
+    while size > max(LEAST, room):
         size //= 2
-    if size < most:
-        yield Choice("optim.micro_batch", size, f"{machine.memory() / 2**30:.0f} GiB of memory")
+    yield Choice("optim.micro_batch", size, SIDE if size == USUAL else f"{machine.memory() / 2**30:.0f} GiB of memory")
+    if model.family in PACKED and not config.ranks and not config.placement.samplers:
+        yield Choice("threads", max(1, min(machine.cores(), int(room / size))), SIDE)
+
+
+def tokens_at_once(config: RunConfig, model: Facts) -> float:
+    """Tokens whose activations fit this machine."""
+    width = 4 if config.policy.dtype == "float32" else 2
+    memory = machine.memory()
+    return memory / (SHARE * model.activations * width) if memory and model.activations else float("inf")
 
 
 Stage = tuple[Callable[[RunConfig, Facts], Iterator[Choice]], ...]

@@ -490,9 +490,9 @@ class RunConfig(Section):
 
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of every random draw of the run."""
-    threads: Annotated[int, Field(ge=1)] = 1
-    """CPU threads of torch. More than one helps a large policy only: threads wait for each other in every operation.
-    Another number sums gradients in another order, so the bits of a run change."""
+    threads: Annotated[int, Field(ge=1), AtResume.MOVE] = 1
+    """CPU threads that sample and learn side by side: some of the rows each, and a micro-batch each. Another number
+    changes the time, the memory and, in the tier `exact`, no bit. For a pretrained model: the number of cores."""
     ranks: Annotated[int, Field(ge=0), AtResume.MOVE] = 0
     """Processes that share the weights, gradients and optimiser states of the learner (FSDP2). 0 trains in the process
     of the run. 1, 2, 4, 8, … give the same bits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,11 +13,13 @@ from torch import Tensor
 from gnomon.engines.base import Tier
 from gnomon.engines.cohorts import Cohorts
 from gnomon.engines.decoder import Decoder
+from gnomon.engines.lanes import Lanes
 from gnomon.engines.receipt import Receipts
 from gnomon.errors import NumericsError
 from gnomon.models.cached import Caching, caching_of
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
+from gnomon.models.threads import Threads
 from gnomon.models.weights import PROBE, WeightsRef, require_loadable
 from gnomon.stats import Stats
 from gnomon.types import Completion, Request, Sampling
@@ -40,6 +43,7 @@ GROUPING = {
 """How a model decodes by its own forward, for the reader of a run."""
 
 Answer = asyncio.Future[Completion]
+Batch = Decoder | Lanes | Cohorts
 
 
 class Embedded:
@@ -52,24 +56,31 @@ class Embedded:
         rounding: weights are rounded to this dtype after each load, and computed with in their own.
         bound: largest difference of the probe's log-probabilities after a load, where the engine is not exact.
         rounds: whether it computes in a coarser dtype than the learner.
+        threads: that decode on a CPU, each some of the rows.
 
     Weights are loaded while nothing is decoded, unless `in_flight` is set: then the batch that is running goes on with
     the new weights from its next token on, and keeps the keys and values of the tokens before.
     """
 
     def __init__(
-        self, policy: Policy, *, rounding: torch.dtype | None = None, bound: float = 1e-3, rounds: bool = False
+        self,
+        policy: Policy,
+        *,
+        rounding: torch.dtype | None = None,
+        bound: float = 1e-3,
+        rounds: bool = False,
+        threads: int = 1,
     ) -> None:
         self.policy, self.version, self.tier = policy, 0, Tier.EXACT
         self.rounding, self.bound, self.in_flight = rounding, bound, False
         if rounding:
             policy.round(rounding)
-        self._receipts = Receipts(rounds=rounds)
+        self._receipts, self._threads = Receipts(rounds=rounds), Threads(threads)
         self._waiting: deque[tuple[Request, Answer]] = deque()
         self._answers: dict[int, Answer] = {}
         """Of the rows that are being decoded, by number."""
         self._decoding: asyncio.Task[None] | None = None
-        self._decoder: Decoder | Cohorts | None = None
+        self._decoder: Batch | None = None
         """Of the batch that is running."""
 
     async def sample(self, request: Request) -> Completion:
@@ -82,7 +93,7 @@ class Embedded:
 
     async def _decode(self) -> None:
         """Decode until nobody waits."""
-        decoder = self._decoder = decoder_of(self.policy)
+        decoder = self._decoder = decoder_of(self.policy, self._threads)
         answers = self._answers
         try:
             while self._waiting or answers:
@@ -175,7 +186,7 @@ class Embedded:
             for place, prompt in enumerate(prompts)
             for row in range(rows)
         ]
-        found = decoded(decoder_of(self.policy), requests)
+        found = decoded(decoder_of(self.policy, self._threads), requests)
         gaps = [
             (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - reported(mine)).abs().max()
             for prompt, mine in zip(prompts, batched(found, rows), strict=True)
@@ -183,12 +194,13 @@ class Embedded:
         return float(torch.stack(gaps).max())
 
 
-def decoder_of(policy: Policy) -> Decoder | Cohorts:
+def decoder_of(policy: Policy, threads: Threads) -> Batch:
     """What decodes with a policy: flat tokens that share what they can, or the model's own forward and cache."""
-    return Decoder(policy) if policy.packs else Cohorts(policy)
+    make = partial(Decoder if policy.packs else Cohorts, policy)
+    return Lanes(make, threads) if threads.count > 1 and policy.device.type == "cpu" else make()
 
 
-def decoded(decoder: Decoder | Cohorts, requests: Sequence[Request]) -> list[Completion]:
+def decoded(decoder: Batch, requests: Sequence[Request]) -> list[Completion]:
     """The completions of requests that join a running batch, a few before each token."""
     waiting, found = deque(requests), dict[int, Completion]()
     while waiting or decoder.rows:

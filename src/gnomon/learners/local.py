@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -26,6 +28,7 @@ from gnomon.models.kernels import add_in_order
 from gnomon.models.policy import Policy, Scored
 from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.scoring import score, text_collision, text_entropy, text_logp, text_pass
+from gnomon.models.threads import Threads
 from gnomon.models.weights import PROBE, PROSE, WeightsRef, probe_of
 from gnomon.objectives import Need, Objective, Rewards
 from gnomon.stats import Mean, Stats, Sum, merge
@@ -56,6 +59,19 @@ class Terms:
         return self.entropy != 0 or self.full_kl != 0
 
 
+class Loss(NamedTuple):
+    """What a micro-batch is trained on."""
+
+    value: Tensor
+    """[] with gradients."""
+    batch: Batch
+    logp: Tensor
+    """[T] of the trainable tokens."""
+    hidden: Tensor
+    """[T, size] before each of them."""
+    stats: Stats
+
+
 class LocalLearner:
     """Gradients of Σ κ·log π, summed over micro-batches, and an optimiser.
 
@@ -70,6 +86,7 @@ class LocalLearner:
         micro_batch: tokens that one backward pass takes. It changes rounding, memory and speed, nothing else.
         probe: tokens on which an engine proves that it holds a published version.
         truncation: of the distributions that are sampled and trained. A reference is scored whole.
+        threads: that compute on a CPU, each one micro-batch at a time.
     """
 
     fused = True
@@ -86,6 +103,7 @@ class LocalLearner:
         micro_batch: int = TOKENS,
         probe: int = PROBE,
         truncation: Truncation = WHOLE,
+        threads: int = 1,
     ) -> None:
         add_in_order()
         self.policy, self.reference, self.critic, self.published = policy, reference, critic, published
@@ -97,6 +115,7 @@ class LocalLearner:
             raise ValueError("a policy that learns needs masters of at least float32: small steps move no coarser ones")
         self.parameters = policy.masters.parameters
         self.scale = LossScale(policy.precision.compute)
+        self._threads = Threads(threads if policy.device.type == "cpu" else 1)
         self._probe = (*probe_of(policy.vocabulary), *policy.tokenizer.encode(PROSE))[:probe]
         self._gathered: list[Batch] = []
         """What the gradient is of that the next optimiser step takes."""
@@ -120,16 +139,20 @@ class LocalLearner:
         Raises: ValueError for a model that this learner does not have.
         """
         cuts = pieces(sequences, self.micro_batch, self.policy.packs)
-        read = self._read(self._reader(model, temperature), sequences, cuts)
+        # The reference may be the policy while its adapter is off, for all threads.
+        threads = Threads() if model is Model.REFERENCE else self._threads
+        read = self._read(self._reader(model, temperature), sequences, cuts, threads)
         found: dict[int, FloatArray] = {}
         for places, values in zip(cuts, read, strict=True):
             parts = torch.split(values, [len(sequences[place]) for place in places])
             found |= {place: part.numpy() for place, part in zip(places, parts, strict=True)}
         return [found[place] for place in range(len(sequences))]
 
-    def _read(self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places]) -> list[Tensor]:
+    def _read(
+        self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places], threads: Threads
+    ) -> list[Tensor]:
         """What a model says of each micro-batch: [T] of its tokens, on the CPU."""
-        return [read([sequences[place] for place in places]).cpu() for places in cuts]
+        return [*threads.results(lambda places: read([sequences[place] for place in places]).cpu(), cuts)]
 
     def _reader(self, model: Model, temperature: float) -> Reader:
         if model is Model.CRITIC and self.critic:
@@ -222,8 +245,21 @@ class LocalLearner:
     ) -> Stats:
         """Add the gradients of the micro-batches. Each holds all that its coefficients depend on."""
         stats: Stats = {}
-        for places in cuts:
-            stats = merge(stats, self._backward(batch.take(places), part(objective, batch, places), scatter))
+        if self._threads.count == 1 or self.terms.full_kl:  # The reference may be the policy while its adapter is off.
+            for places in cuts:
+                stats = merge(stats, self._backward(batch.take(places), part(objective, batch, places), scatter))
+            return stats
+
+        parameters = [*self.policy.state().values()]
+
+        def differentiated(places: Places) -> tuple[Loss, Sequence[Tensor | None]]:
+            loss = self._loss(batch.take(places), part(objective, batch, places))
+            return loss, torch.autograd.grad(loss.value, parameters, allow_unused=True)
+
+        for loss, gradients in self._threads.results(differentiated, cuts):
+            known = [value is not None for value in gradients]
+            torch.autograd.backward([*compress(parameters, known)], [*compress(gradients, known)])
+            stats = merge(stats, self._stats(loss, scatter))
         return stats
 
     def _backward(
@@ -234,6 +270,12 @@ class LocalLearner:
         share: float = 1.0,
     ) -> Stats:
         """Add the gradient of a micro-batch, times a share of it."""
+        loss = self._loss(batch, objective, share)
+        loss.value.backward()  # type: ignore[no-untyped-call]
+        return self._stats(loss, scatter)
+
+    def _loss(self, batch: Batch, objective: Objective | Coefficients, share: float = 1.0) -> Loss:
+        """What a share of a micro-batch is to be moved down, and what is recorded of it."""
         work = text_pass(self.policy, [s.likely for s in batch.sequences] if objective.observation else batch.sequences)
         anchor = self.reference.anchor(work) if self.terms.full_kl and self.reference else None
         scored: Scored = self.policy(work, batch.temperature, anchor, truncation=self.truncation)
@@ -253,12 +295,16 @@ class LocalLearner:
         if observed is not None and len(observed):
             gain = gain + objective.observation / batch.denominators.observed * observed.sum()
             stats["observation_nll"] = Mean(-float(observed.detach().sum()), len(observed))
-        (-share * self.scale.value * gain).backward()  # type: ignore[no-untyped-call]
+        known, entropy = logp.detach().cpu(), entropy.detach().cpu()
+        stats |= drift(known, batch, found.clipped) | {"entropy": Mean(float(entropy.sum()), len(entropy))}
+        return Loss(-share * self.scale.value * gain, batch, logp.detach(), hidden.detach(), stats)
+
+    def _stats(self, loss: Loss, scatter: SuccessScatter | None) -> Stats:
+        """What is recorded of a micro-batch. Raises: NumericsError E202, as `compared`."""
+        stats = loss.stats
         if scatter:
-            stats |= scatter.add(hidden, logp, batch)
-        logp, entropy = logp.detach().cpu(), entropy.detach().cpu()
-        stats |= drift(logp, batch, found.clipped) | {"entropy": Mean(float(entropy.sum()), len(entropy))}
-        return merge(stats, compared(logp, batch, self.version))
+            stats = stats | scatter.add(loss.hidden, loss.logp, loss.batch)
+        return merge(stats, compared(loss.logp.cpu(), loss.batch, self.version))
 
     def _compare(self, batch: Batch) -> Stats:
         """A step without a gradient is still compared with the sampler, on its first sequence."""

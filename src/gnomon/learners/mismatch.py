@@ -58,8 +58,8 @@ def compared(logp: Tensor, batch: Batch, version: int) -> Stats:
             "E202",
             f"log-probabilities of sampler and learner differ by {gap:.3g} and must be equal",
             where=f"version {version} of the weights, {int((logp != behavior).sum())} of {len(logp)} tokens",
-            why="they were equal when the run began, so the machine, the threads or the libraries changed since",
-            fix="resume with the threads= and the library versions in the manifest",
+            why="they were equal when the run began, so the machine or the libraries changed since",
+            fix="resume with the library versions in the manifest",
         )
     stats: Stats = {"logp_mismatch": Max(gap)}
     return stats if batch.exact else stats | mismatch(behavior, logp, batch.targets[sampled])

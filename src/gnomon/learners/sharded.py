@@ -16,6 +16,7 @@ from gnomon.learners.scatter import SuccessScatter
 from gnomon.learners.together import clip_norm, gathered, like, own_rounds, stored_like, take_gradients, write_whole
 from gnomon.models.sharding import Pairwise
 from gnomon.models.stored import Stored
+from gnomon.models.threads import Threads
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
 from gnomon.stats import Stats, merge
@@ -38,7 +39,9 @@ class ShardedLearner(LocalLearner):
     fused = False
     """Torch's fused optimisers round elements by their place in a block, and so by the number of ranks."""
 
-    def _read(self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places]) -> list[Tensor]:
+    def _read(
+        self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places], threads: Threads
+    ) -> list[Tensor]:
         found: dict[int, Tensor] = {}
         for cut, real in own_rounds(costs(sequences, cuts, self.policy.width)):
             values = read([sequences[place] for place in cuts[cut]]).cpu()

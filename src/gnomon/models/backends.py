@@ -9,7 +9,7 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.folder import table
 
-__all__ = ["SMALLEST", "fits_flex", "has_experts", "head_size", "overflows", "packs", "require_flex"]
+__all__ = ["PACKED", "SMALLEST", "fits_flex", "has_experts", "head_size", "overflows", "packs", "require_flex"]
 
 SMALLEST = 16
 """Smallest size of an attention head for which torch has a kernel of flex_attention on CUDA devices."""

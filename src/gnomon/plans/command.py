@@ -37,7 +37,7 @@ def plan_of(config: RunConfig, name: str, prompt: int | None, reply: int | None,
         lengths are taken.
     Raises: ResourceError E507 where the run cannot fit; those of `device` and `supposed_lengths`.
     """
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(1)
     if run:
         with RunReader(run) as reader:
             lengths = recorded_lengths(config, reader)

@@ -51,6 +51,17 @@ class Cost:
     large: float = 0.0
     """Most bytes at once of larger tensors."""
 
+    def times(self, count: int, more: float = 0.0) -> Cost:
+        """Of so many at the same time. Args: more: bytes of each beside its own."""
+        return Cost(
+            seconds=self.seconds,
+            peak=count * (self.peak + more),
+            kept=count * self.kept,
+            head=count * self.head,
+            small=count * self.small,
+            large=count * self.large,
+        )
+
     @staticmethod
     def most(seconds: float, counts: Sequence[Count]) -> Cost:
         """The cost of work done in pieces: the largest of each count."""

@@ -28,6 +28,7 @@ from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, t
 from gnomon.plans.places import assign, engines, episodes_at_once, own_machine, vllm_gpus
 from gnomon.plans.states import (
     adam_bytes,
+    lanes,
     micro_batch_counts,
     rank_memory,
     share_of_time,
@@ -233,6 +234,9 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         seconds["scoring before the first update"] = share * scored.seconds
     state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(config, learner)
     stepping = step_bytes(config, device, weights)
+    if not config.ranks:  # Every thread that has a micro-batch holds its activations and a gradient.
+        at_once = min(lanes(config, device), micro_batch_counts(config, sequences)[0])
+        train = train.times(at_once, masters if at_once > 1 else 0.0)
     train = replace(train, peak=max(train.peak, stepping, sum_memory(learner) if config.ranks else 0.0))
     if with_reference:
         of_reference = bytes_of(reference.whole.model.parameters()) / max(1, config.ranks)
@@ -363,11 +367,14 @@ def sampling_cost(
     """Sampling of some prompts by the run's engine, or by each of its samplers."""
     some, times = episodes_at_once(config, prompts, group)
     if own_machine(config, device):
-        times *= max(1.0, config.placement.samplers * config.threads / (os.cpu_count() or 1))
+        times *= max(1.0, max(1, config.placement.samplers) * config.threads / (os.cpu_count() or 1))
     if config.placement.engine is EngineKind.VLLM:
         cost = by_vllm(config, model.whole, some, group, reply, device)
     else:
+        at_once = lanes(config, device)
+        some, group = (some[::at_once], group) if len(some) >= at_once else (some, -(-group // at_once))
         cost = model.cost(lambda policy: decoding(policy, some, group, reply, device, config.rollout.max_tokens))
+        cost = cost.times(at_once)
     return replace(cost, seconds=times * cost.seconds)
 
 

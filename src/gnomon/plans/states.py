@@ -17,6 +17,7 @@ from gnomon.plans.devices import Device
 
 __all__ = [
     "adam_bytes",
+    "lanes",
     "micro_batch_counts",
     "rank_memory",
     "share_of_time",
@@ -85,16 +86,21 @@ def micro_batch_counts(config: RunConfig, sequences: Sequence[TokenSequence]) ->
 
 
 def share_of_time(config: RunConfig, sequences: Sequence[TokenSequence], device: Device, width: int) -> float:
-    """The time of a pass over all sequences, as a share of its time in one process. Processes share the CPU's cores.
+    """The time of a pass over all sequences, as a share of its time in one thread. Processes or threads compute a
+    micro-batch each and share the CPU's cores.
 
     Args: width: length of a hidden state.
     """
-    if not config.ranks:
-        return 1.0
+    at_once = config.ranks or lanes(config, device)
     per_piece = costs(sequences, pieces(sequences, config.optim.micro_batch), width)
-    rounds = sum(per_piece[i] for i in costliest_first(per_piece)[:: config.ranks])
-    crowd = config.ranks * config.threads / (os.cpu_count() or 1) if device.name == "cpu" else 1.0
+    rounds = sum(per_piece[i] for i in costliest_first(per_piece)[::at_once])
+    crowd = at_once / (os.cpu_count() or 1) if device.name == "cpu" else 1.0
     return rounds / sum(per_piece) * max(1.0, crowd)
+
+
+def lanes(config: RunConfig, device: Device) -> int:
+    """Threads that compute side by side."""
+    return config.threads if device.name == "cpu" else 1
 
 
 def rank_memory(config: RunConfig, policy: Policy, sequences: Sequence[TokenSequence]) -> dict[str, float]:

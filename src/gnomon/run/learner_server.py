@@ -61,7 +61,7 @@ class LearnerServer:
             what, fix = f"cannot listen on {host}, port {port}", "--port 0 takes a free one"
             raise ConfigError("E091", what, where="--host, --port", why=str(error), fix=fix) from None
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(config.threads,))
+        self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
         """One thread carries out all verbs, one after the other."""
         self._tinker = TinkerService(config, self.token, self._worker)
         routes = [Route("/v1/{verb}", self._answer, methods=["POST"]), *self._tinker.routes]

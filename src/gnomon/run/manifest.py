@@ -62,8 +62,9 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
 def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save, what an audit may find, limits of time, the number of processes and their place, the device and
-    whether activations are computed again are not part of it; files are known by their hashes, not their paths.
+    How often to save, what an audit may find, limits of time, the number of processes and threads, their place, the
+    device and whether activations are computed again are not part of it; files are known by their hashes, not their
+    paths.
     """
     body = chained(config)
     own = config.placement.same_numbers
@@ -77,6 +78,7 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     else:
         del body["policy"]["reference"]
     body["objective"] = objective_body(body["objective"])
+    body["threads"] = 1  # Another number changes no bit.
     body["ranks"] = rank_group(config.ranks)
     if not config.ranks:
         del body["ranks"]

@@ -66,7 +66,7 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     An `engine.dtype` that is set is the only one of the engines. Every line scores `rollout.prompts` × `rollout.group`
     completions of first prompts. Args: tell: takes what is being measured.
     """
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(1)
     config, env = with_attention(config), make_env(config.env)
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-import gnomon
 from gnomon.config import RunConfig
 from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.engines.base import Engine
@@ -97,13 +95,7 @@ def build(
     phase: Phase = no_phase,
 ) -> Parts:
     """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
-    torch.set_num_threads(config.threads)
-    if gnomon.SPINNING and config.threads > 1:
-        warnings.warn(
-            "torch was imported before gnomon, so its threads spin while they wait: on a busy machine, a step can "
-            "take 27 times as long. Import gnomon first, or set OMP_WAIT_POLICY=passive in the environment",
-            stacklevel=2,
-        )
+    torch.set_num_threads(1)  # Settings divide work among threads of Gnomon's own.
     config = with_attention(config)
     env = make_env(config.env) if env is None else env
     confined(env)

@@ -206,7 +206,7 @@ def serve(rank: int, descriptor: int) -> None:
 
 def join(rank: int, config: RunConfig, row: Objective, folder: Path) -> Any:
     """This rank's part of the learner."""
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(1)
     cuda = torch.cuda.is_available() and config.policy.device != "cpu"
     if cuda:
         torch.cuda.set_device(rank)

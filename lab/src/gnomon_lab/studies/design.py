@@ -25,6 +25,8 @@ __all__ = ["Arm", "Claim", "Study", "load", "numbers_of", "sha256", "sha256_of"]
 TRIAL_TASKS = 1_000_003
 """Seed of the tasks on which learning rates are tried."""
 CHECKS = [check_env_config, check_policy_config]
+ALWAYS: Any = {"threads": 1, "optim": {"micro_batch": 3072}}
+"""In the place of defaults that follow the machine: runs lie side by side, and a study is repeated in every bit."""
 Settings = Mapping[str, object]
 Numbers = Callable[..., Mapping[str, float]]
 """A function of the seed that returns every measure. If it has a parameter `folder`, it gets the path of an empty
@@ -118,7 +120,7 @@ class Study:
         if rate is not None:
             put(values, "optim.lr", rate)
         base = recipe(Path(self.base)) if self.base.endswith(".toml") else Source({"env": {"type": self.base}}, {})
-        layers = [base, Source(values, dict.fromkeys(leaves(values), f"arm {arm!r} of the study"))]
+        layers = [Source(ALWAYS, {}), base, Source(values, dict.fromkeys(leaves(values), f"arm {arm!r} of the study"))]
         if trial:
             with contextlib.suppress(ConfigErrors):  # An environment without this option.
                 return resolve([*layers, Source({"env": {"seed": TRIAL_TASKS}}, {"env.seed": "the trials"})], CHECKS)[0]

@@ -76,12 +76,18 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
     """
     bound, rounds = probe_bound(config), numbers_differ(config)
     if policy := beside(config, learner):
-        return Embedded(policy, bound=bound)
+        return Embedded(policy, bound=bound, threads=config.threads)
     engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
     precision = Precision.only(getattr(torch, engine_dtype(config)))
     device = "" if engine.device == "policy" else engine.device
     policy = make_policy(config, precision, blank=False, device=device)
-    return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=bound, rounds=rounds)
+    return Embedded(
+        policy,
+        rounding=getattr(torch, rounding) if rounding else None,
+        bound=bound,
+        rounds=rounds,
+        threads=config.threads,
+    )
 
 
 def beside(config: RunConfig, learner: Learner | None) -> Policy | None:

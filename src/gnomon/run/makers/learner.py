@@ -41,6 +41,7 @@ def make_learner(config: RunConfig, row: Objective) -> LocalLearner:
         micro_batch=config.optim.micro_batch,
         probe=probe_tokens(config),
         truncation=Truncation(config.rollout.top_p, config.rollout.top_k),
+        threads=config.threads,
     )
 
 
