@@ -70,7 +70,7 @@ def test_a_pretrained_model_gets_its_own_defaults_with_their_reasons(tmp_path: P
     assert config.policy.lora.rank == 16 and config.policy.dtype == "float32"
     assert (config.rollout.stop, config.rollout.max_tokens, config.rollout.context) == ([], 256, 4096)
     assert (config.rollout.prompts, config.rollout.group, config.eval.tasks, config.threads) == (8, 8, 64, cores())
-    assert config.optim.micro_batch == 384
+    assert config.optim.micro_batch == 256
     full, _ = settled(f"policy={tmp_path / 'm'}", "lora=0")
     assert 1e-6 < full.optim.lr < config.optim.lr < 1e-3
     assert 10 <= config.optim.lr / full.optim.lr <= 20.1
@@ -127,10 +127,10 @@ def test_an_environment_with_an_answer_slot_keeps_the_end_of_the_slot(tmp_path: 
 
 def test_a_model_whose_activations_do_not_fit_gets_smaller_micro_batches(tmp_path: Path) -> None:
     config, _ = settled(f"policy={described(tmp_path / 'huge', 4 * 10**11, **HUGE)}")
-    assert config.optim.micro_batch < 384 and config.threads == 1
+    assert config.optim.micro_batch < 256 and config.threads == 1
     assert any(line.startswith("optim.micro_batch=") and "GiB of memory" in line for line in sentences(config))
     small, _ = settled(f"policy={described(tmp_path / 'small', 10**8, hidden_size=64, intermediate_size=64)}")
-    assert small.optim.micro_batch == 384 and small.threads == cores()
+    assert small.optim.micro_batch == 256 and small.threads == cores()
 
 
 @pytest.mark.parametrize(

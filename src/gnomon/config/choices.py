@@ -28,7 +28,7 @@ PROMPTS = 8
 """Tasks per step on a CPU."""
 SHARE = 4
 """The activations of a training pass may take one part in so many of the memory."""
-USUAL, LEAST = 384, 128
+USUAL, LEAST = 256, 128
 """Tokens of a micro-batch on a CPU, so that a step has some for every thread; and of the smallest one."""
 SIDE = "each thread computes micro-batches of its own, and the number of threads changes no bit"
 
