@@ -155,8 +155,8 @@ def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     from gnomon.training.record import Recorder
     from gnomon.types import Completion, Group, Part, Request, Rollout, Sampling, Status, Stop, Turn, Verdict
 
-    torch.set_num_threads(model.threads)
-    settings = [f"policy={model.folder}", f"policy.lora.rank={model.rank}", f"policy.lora.alpha={model.alpha}"]
+    torch.set_num_threads(1)
+    settings = [f"threads={model.threads}", f"policy={model.folder}", f"policy.lora.rank={model.rank}", f"policy.lora.alpha={model.alpha}"]
     settings += [f"policy.activation_checkpointing={str(model.checkpointing).lower()}"]
     settings += [f"policy.device={model.device}", f"policy.dtype={model.dtype}"]
     config, _ = resolve([overrides(settings)])
@@ -338,11 +338,10 @@ def products(shape: Shape, threads: int) -> tuple[float, float]:
 
 
 def measure(system: str, shape: Shape, steps: int, model: Model = TINY) -> dict[str, Any]:
-    """What one side needs, in a process of its own. Threads wait as `import gnomon` sets it, in TRL by default."""
-    waiting = {"OMP_WAIT_POLICY": "passive"} if system == "gnomon" else {}
+    """What one side needs, in a process of its own. Gnomon's threads share rows and micro-batches, TRL's are torch's."""
     command = [sys.executable, __file__, "--one", system]
     work = json.dumps({"shape": asdict(shape), "steps": steps, "model": asdict(model)})
-    done = subprocess.run([*command, work], capture_output=True, text=True, env={**waiting, **os.environ})
+    done = subprocess.run([*command, work], capture_output=True, text=True, env=os.environ)
     if done.returncode:
         raise SystemExit(f"{system} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
