@@ -156,7 +156,12 @@ def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     from gnomon.types import Completion, Group, Part, Request, Rollout, Sampling, Status, Stop, Turn, Verdict
 
     torch.set_num_threads(1)
-    settings = [f"threads={model.threads}", f"policy={model.folder}", f"policy.lora.rank={model.rank}", f"policy.lora.alpha={model.alpha}"]
+    settings = [
+        f"threads={model.threads}",
+        f"policy={model.folder}",
+        f"policy.lora.rank={model.rank}",
+        f"policy.lora.alpha={model.alpha}",
+    ]
     settings += [f"policy.activation_checkpointing={str(model.checkpointing).lower()}"]
     settings += [f"policy.device={model.device}", f"policy.dtype={model.dtype}"]
     config, _ = resolve([overrides(settings)])
@@ -338,7 +343,7 @@ def products(shape: Shape, threads: int) -> tuple[float, float]:
 
 
 def measure(system: str, shape: Shape, steps: int, model: Model = TINY) -> dict[str, Any]:
-    """What one side needs, in a process of its own. Gnomon's threads share rows and micro-batches, TRL's are torch's."""
+    """What one side needs, in a process of its own. Gnomon's threads share a step, TRL's are torch's."""
     command = [sys.executable, __file__, "--one", system]
     work = json.dumps({"shape": asdict(shape), "steps": steps, "model": asdict(model)})
     done = subprocess.run([*command, work], capture_output=True, text=True, env=os.environ)

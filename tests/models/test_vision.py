@@ -16,6 +16,7 @@ from gnomon.models.padded import Padded
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import packed_logp, score
+from gnomon.models.threads import Threads
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Transcript, choose, joined
 from gnomon.types import Message, Request, Sampling
@@ -151,7 +152,7 @@ def test_decoding_with_images_agrees_with_scoring(folder: Path) -> None:
         for place, prompt in enumerate(prompts(policy))
         for row in range(3)
     ]
-    for request, completion in zip(requests, decoded(decoder_of(policy), requests), strict=True):
+    for request, completion in zip(requests, decoded(decoder_of(policy, Threads()), requests), strict=True):
         wanted = score(policy, [request.prompt_ids], [(0, completion.token_ids)])
         torch.testing.assert_close(reported([completion]).to(wanted), wanted, rtol=0, atol=1e-5)
 

@@ -97,7 +97,7 @@ def computing(config: RunConfig, model: Facts) -> Iterator[Choice]:
         size //= 2
     yield Choice("optim.micro_batch", size, SIDE if size == USUAL else f"{machine.memory() / 2**30:.0f} GiB of memory")
     if model.family in PACKED and not config.ranks and not config.placement.samplers:
-        yield Choice("threads", max(1, min(machine.cores(), int(room / size))), SIDE)
+        yield Choice("threads", max(1, int(min(machine.cores(), room / size))), SIDE)
 
 
 def tokens_at_once(config: RunConfig, model: Facts) -> float:
