@@ -585,7 +585,8 @@ class Settings(TypedDict, total=False):
     """Seed of every random draw of the run."""
     threads: int
     """CPU threads that sample and learn side by side: some of the rows each, and a micro-batch each. Another number
-    changes the time, the memory and, in the tier `exact`, no bit. For a pretrained model: the number of cores."""
+    changes the time, the memory and, in the tier `exact`, no bit. For a pretrained model on a CPU: the number of cores.
+    A model that computes by transformers' own forward uses one."""
     ranks: int
     """Processes that share the weights, gradients and optimiser states of the learner (FSDP2). 0 trains in the process
     of the run. 1, 2, 4, 8, … give the same bits."""

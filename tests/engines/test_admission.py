@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from functools import partial
 
 import pytest
 import torch
@@ -91,7 +90,7 @@ def test_threads_change_no_completion(policy, together, threads):
 
 def test_rows_of_one_prompt_share_a_thread_until_it_is_fuller_than_the_others(policy):
     """A prompt is computed once for its rows, and many rows of one prompt still use all threads."""
-    lanes = Lanes(partial(Decoder, policy), Threads(2))
+    lanes = Lanes(policy, Threads(2))
 
     def admit(opening: str, rows: int) -> None:
         prompt = policy.tokenizer.encode(opening)

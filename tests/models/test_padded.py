@@ -134,7 +134,12 @@ def test_every_place_of_a_padded_row_counts() -> None:
 
 
 def test_a_run_by_transformers_own_forward_says_so_and_goes_on(capsys: Any, tmp_path: Path) -> None:
-    settings = {**RUN, "policy": {"attention": "transformers", "activation_checkpointing": True}, "quiet": False}
+    settings = {
+        **RUN,
+        "policy": {"attention": "transformers", "activation_checkpointing": True},
+        "quiet": False,
+        "threads": 2,
+    }
     with gnomon.train("char_count", run=tmp_path / "run", objective="ppo", **settings) as run:
         assert run.manifest["tier"] == Tier.MEASURED.value
     assert "forward pass and the cache of transformers" in capsys.readouterr().out

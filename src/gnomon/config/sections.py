@@ -492,7 +492,8 @@ class RunConfig(Section):
     """Seed of every random draw of the run."""
     threads: Annotated[int, Field(ge=1), AtResume.MOVE] = 1
     """CPU threads that sample and learn side by side: some of the rows each, and a micro-batch each. Another number
-    changes the time, the memory and, in the tier `exact`, no bit. For a pretrained model: the number of cores."""
+    changes the time, the memory and, in the tier `exact`, no bit. For a pretrained model on a CPU: the number of cores.
+    A model that computes by transformers' own forward uses one."""
     ranks: Annotated[int, Field(ge=0), AtResume.MOVE] = 0
     """Processes that share the weights, gradients and optimiser states of the learner (FSDP2). 0 trains in the process
     of the run. 1, 2, 4, 8, … give the same bits."""

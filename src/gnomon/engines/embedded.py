@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -196,8 +195,9 @@ class Embedded:
 
 def decoder_of(policy: Policy, threads: Threads) -> Batch:
     """What decodes with a policy: flat tokens that share what they can, or the model's own forward and cache."""
-    make = partial(Decoder if policy.packs else Cohorts, policy)
-    return Lanes(make, threads) if threads.count > 1 and policy.device.type == "cpu" else make()
+    if not policy.packs:
+        return Cohorts(policy)
+    return Lanes(policy, threads) if threads.count > 1 and policy.device.type == "cpu" else Decoder(policy)
 
 
 def decoded(decoder: Batch, requests: Sequence[Request]) -> list[Completion]:

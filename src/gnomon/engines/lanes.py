@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from gnomon.engines.cohorts import Cohorts
 from gnomon.engines.decoder import Decoder
+from gnomon.models.policy import Policy
 from gnomon.models.threads import Threads
 from gnomon.types import Completion, Request
 
@@ -18,14 +16,12 @@ AHEAD = 16
 class Lanes:
     """Decodes with one policy in several threads, one token of every row at a time.
 
-    A row joins the lane where its prompt is already, as long as that is not much fuller than the others. Where a
-    completion depends on its request and the weights alone, the lanes change no bit.
-
-    Args: make: the decoder of a lane.
+    A row joins the lane where its prompt is already, as long as that is not much fuller than the others. A
+    completion depends on its request and the weights alone, so the lanes change no bit.
     """
 
-    def __init__(self, make: Callable[[], Decoder | Cohorts], threads: Threads) -> None:
-        self._threads, self._lanes = threads, [make() for _ in range(threads.count)]
+    def __init__(self, policy: Policy, threads: Threads) -> None:
+        self._threads, self._lanes = threads, [Decoder(policy) for _ in range(threads.count)]
         self._of: dict[tuple[int, ...], int] = {}
         """The lane that the last row of a prompt has joined."""
         self.rows: dict[int, tuple[int, int]] = {}

@@ -86,7 +86,7 @@ class LocalLearner:
         micro_batch: tokens that one backward pass takes. It changes rounding, memory and speed, nothing else.
         probe: tokens on which an engine proves that it holds a published version.
         truncation: of the distributions that are sampled and trained. A reference is scored whole.
-        threads: that compute on a CPU, each one micro-batch at a time.
+        threads: that compute packed passes on a CPU, each one micro-batch at a time.
     """
 
     fused = True
@@ -115,7 +115,7 @@ class LocalLearner:
             raise ValueError("a policy that learns needs masters of at least float32: small steps move no coarser ones")
         self.parameters = policy.masters.parameters
         self.scale = LossScale(policy.precision.compute)
-        self._threads = Threads(threads if policy.device.type == "cpu" else 1)
+        self._threads = Threads(threads if policy.packs and policy.device.type == "cpu" else 1)
         self._probe = (*probe_of(policy.vocabulary), *policy.tokenizer.encode(PROSE))[:probe]
         self._gathered: list[Batch] = []
         """What the gradient is of that the next optimiser step takes."""
