@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import pytest
 import torch
 
 from engines.asking import ask
+from gnomon.engines import decoder
+from gnomon.engines.branches import Branches
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.lanes import AHEAD, Lanes
@@ -100,7 +103,7 @@ def test_rows_of_one_prompt_share_a_thread_until_it_is_fuller_than_the_others(po
     for opening in OPENINGS:
         admit(opening, 8)
     assert [len(decoder.rows) for decoder in lanes._lanes] == [16, 16]
-    assert all(len(decoder._branches.prompts.items) == 2 for decoder in lanes._lanes)
+    assert all(len({row.request.prompt_ids for row in decoder.rows.values()}) == 2 for decoder in lanes._lanes)
     admit("one more", 60)
     few, many = sorted(len(decoder.rows) for decoder in lanes._lanes)
     assert few + many == 92 and many - few <= AHEAD
@@ -161,6 +164,46 @@ def test_rows_that_join_and_leave_at_random_have_the_bits_of_a_row_alone(policy,
                 while not ends:
                     ends = alone.step()
                 assert ends[0][1] == completion
+
+
+def test_many_long_prompts_at_once_are_read_a_few_in_a_pass_with_the_same_bits(policy, monkeypatch):
+    """Twelve prompts of 90 to 200 tokens, two rows each, and one that is longer than a pass has room for."""
+    rng, room = random.Random(0), 512
+    lengths = [*(rng.randrange(90, 200) for _ in range(12)), 700]
+    rng.shuffle(lengths)
+    prompts = [tuple(rng.randrange(2, policy.vocabulary) for _ in range(length)) for length in lengths]
+    requests = [
+        replace(ask(policy, "", 2 * place + row, 30), prompt_ids=prompt)
+        for place, prompt in enumerate(prompts)
+        for row in range(2)
+    ]
+    plan, passes = Branches.plan, []
+
+    def seen(branches):
+        ids, planned = plan(branches)
+        passes.append([planned.prompts[slot] for slot in planned.new])
+        return ids, planned
+
+    monkeypatch.setattr(Branches, "plan", seen)
+
+    def begun() -> tuple[list[Completion], list[list[int]]]:
+        passes.clear()
+        found, ended = Decoder(policy), {}
+        for request in requests:
+            found.admit(request)
+        found.drop(3)
+        while found.rows:
+            ended.update(found.step())
+        return [ended[number] for number in sorted(ended)], [new for new in passes if new]
+
+    monkeypatch.setattr(decoder, "PROMPT_TOKENS", 2**20)
+    whole, (first, *rest) = begun()
+    assert len(first) == 13 and not rest
+    monkeypatch.setattr(decoder, "PROMPT_TOKENS", room)
+    few, several = begun()
+    assert few == whole and sorted(chain.from_iterable(several)) == sorted(first)
+    assert [700 - 1] in several and all(len(new) * (max(new) + 1) <= room for new in several if new != [699])
+    assert len(several) < len(first)
 
 
 def test_who_stops_waiting_leaves_the_batch(policy):

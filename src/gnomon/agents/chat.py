@@ -39,6 +39,7 @@ def read(body: Body) -> ChatRequest:
         stop=stops(body.get("stop")),
         temperature=body.get("temperature"),
         top_p=body.get("top_p"),
+        top_k=body.get("top_k"),
         seed=body.get("seed"),
         calls=calls,
         required=required,

@@ -42,6 +42,8 @@ class ChatRequest:
     """Used when a checkpoint is served; in training, the run's temperature counts."""
     top_p: float | None = None
     """As `temperature`."""
+    top_k: int | None = None
+    """As `temperature`."""
     seed: int | None = None
     """As `temperature`."""
     calls: bool = True

@@ -33,6 +33,7 @@ def read(body: Body) -> ChatRequest:
         stop=stops(body.get("stop_sequences")),
         temperature=body.get("temperature"),
         top_p=body.get("top_p"),
+        top_k=body.get("top_k"),
         calls=calls,
         required=required,
         stream=bool(body.get("stream")),

@@ -41,6 +41,7 @@ def read(body: Body) -> ChatRequest:
         max_tokens=number(body, "max_output_tokens"),
         temperature=body.get("temperature"),
         top_p=body.get("top_p"),
+        top_k=body.get("top_k"),
         calls=calls,
         required=required,
         stream=bool(body.get("stream")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused
 from gnomon.agents.recorder import Sample, prompt_of, reply_of
@@ -38,17 +39,18 @@ class Stateless:
 
     async def answer(self, request: ChatRequest) -> ChatReply:
         """Raises: Refused."""
-        if request.top_p not in (None, 1):
-            raise Refused("top_p is not supported: set temperature", code="unsupported_top_p")
-        temperature = 1.0 if request.temperature is None else float(request.temperature)
-        if not 0 <= temperature <= 2:
-            raise Refused("temperature must be between 0 and 2", code="invalid_request")
+        temperature, top_p = within("temperature", request.temperature, 2.0), within("top_p", request.top_p, 1.0)
+        top_k = 0 if request.top_k in (None, -1) else request.top_k
+        if not isinstance(top_k, int) or top_k < 0:
+            raise Refused("top_k must be a whole number, with 0 or -1 for all tokens", code="invalid_request")
         prompt = self._prompt(request)
         name = {"number": next(self._numbers)} if request.seed is None else {"seed": int(request.seed)}
         key = self.key.at("serve", prompt=prompt.digest.hex(), **name)
         sampling = Sampling(
             max_tokens=min(request.max_tokens or self.max_tokens, self.max_tokens),
             temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
             stop=request.stop,
             stop_ids=self.renderer.stop,
         )
@@ -63,3 +65,11 @@ class Stateless:
 
     def _prompt(self, request: ChatRequest) -> Prompt:
         return prompt_of(Tree(self._begin), self.renderer, request)
+
+
+def within(name: str, value: Any, most: float) -> float:
+    """A number of a request, 1 if it is absent. Raises: Refused if it is not between 0 and the most."""
+    number = 1.0 if value is None else value
+    if not isinstance(number, int | float) or not 0 <= number <= most:
+        raise Refused(f"{name} must be a number between 0 and {most:g}, but it is {value!r}", code="invalid_request")
+    return float(number)

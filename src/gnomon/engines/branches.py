@@ -65,6 +65,10 @@ class Branches:
     def __iter__(self) -> Iterator[Branch]:
         return (branch for branch in self.branches.items if branch is not None)
 
+    def __contains__(self, ids: object) -> bool:
+        """Whether rows that join with this prompt find its keys and values, or begin with others of it."""
+        return ids in self._of
+
     def join(self, row: int, ids: tuple[int, ...], tokens: int) -> None:
         """A row begins. Rows of one prompt that join before the same pass share a branch.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import nan
@@ -19,6 +20,10 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Decoder", "Row", "drawn"]
+
+PROMPT_TOKENS = 2**13
+"""Most tokens of new prompts in a pass, each as long as the longest, unless one prompt is longer. So many long prompts
+at once take no more memory than this; prompts of a step in small models begin together."""
 
 
 @dataclass(slots=True)
@@ -64,27 +69,42 @@ class Decoder:
 
     What rows have in common is computed once, their prompt and what they begin with alike. Every draw is keyed, so a
     completion depends on its request and on the weights alone.
-
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.rows: dict[int, Row] = {}
         """By the number that `admit` gave."""
+        self._waiting: deque[int] = deque()
+        """Rows that no pass has held yet, in order."""
         self._branches, self._layout = Branches(), policy.decode()
         self._replay = Replay(policy, self._layout, captured) if on_current_device(policy) else None
         self._admitted, self._endings = 0, Endings(policy.tokenizer)
 
     def admit(self, request: Request, version: int = 0) -> int:
-        """A row for a request, from the next step on.
+        """A row for a request. It begins at the next step that has room for its prompt, after those before it.
 
         Args: version: of the policy's weights.
         Returns: the row's number.
         """
         number, self._admitted = self._admitted, self._admitted + 1
         self.rows[number] = Row(request, version, Noise(request.key, self.policy.vocabulary))
-        self._branches.join(number, request.prompt_ids, request.sampling.max_tokens)
+        self._waiting.append(number)
         return number
+
+    def _join(self) -> None:
+        """Begin rows that wait: at least one new prompt, and as many as a pass has room for."""
+        new, longest = 0, 0
+        while self._waiting:
+            number = self._waiting[0]
+            if number in self.rows:
+                request = self.rows[number].request
+                if request.prompt_ids not in self._branches:
+                    new, longest = new + 1, max(longest, len(request.prompt_ids))
+                    if new > 1 and new * longest > PROMPT_TOKENS:
+                        return
+                self._branches.join(number, request.prompt_ids, request.sampling.max_tokens)
+            self._waiting.popleft()
 
     def renew(self, version: int) -> None:
         """The policy has other weights from now on. Rows go on with the keys and values that they have."""
@@ -98,7 +118,8 @@ class Decoder:
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Completion]]:
-        """Sample a token of every row. Returns: the rows that ended by it, by number."""
+        """Sample a token of every row that has begun. Returns: the rows that ended by it, by number."""
+        self._join()
         ids, plan = self._branches.plan()
         self._layout.follow(plan)
         flat = self.policy.place(ids)
