@@ -15,7 +15,7 @@ from gnomon.engines.endings import Endings
 from gnomon.engines.noise import Noise, sampled
 from gnomon.engines.replay import Replay, captured
 from gnomon.models.policy import Policy
-from gnomon.models.projection import WHOLE, Truncation, entropy_of, logp_of
+from gnomon.models.projection import Truncation, entropy_of, logp_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.types import Completion, Finish, Request
 
@@ -153,9 +153,9 @@ def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> list[tuple[
     """
     temperature = logits.new_tensor([row.request.sampling.temperature for row in rows])
     scores, divisor = logits[torch.tensor(of, device=logits.device)], temperature[:, None].clamp_min(1e-6)
-    logp = logp_of(scores, divisor)
     truncations = [Truncation(row.request.sampling.top_p, row.request.sampling.top_k) for row in rows]
-    for truncation in set(truncations) - {WHOLE}:
+    logp = logp_of(scores, divisor, truncations[0])
+    for truncation in set(truncations[1:]) - {truncations[0]}:
         own = torch.tensor([each == truncation for each in truncations], device=logits.device)
         logp[own] = logp_of(scores[own], divisor[own], truncation)
     noise = [row.noise for row in rows]

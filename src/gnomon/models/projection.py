@@ -39,6 +39,8 @@ FEW = 64
 
 ONE = 2**40
 """A probability of 1 as an integer: sums of integers are the same in every order."""
+PARTS = 4
+"""Scores are ranked in this many pieces of those held at once: ranks and sums in int64 are several times larger."""
 NOTHING = -1e30
 """Score of a token without probability: finite, so that 0·log 0 and its gradient are 0."""
 
@@ -58,7 +60,9 @@ class Truncation(NamedTuple):
         """The tempered scores [T, vocabulary], those of tokens that are not kept at `NOTHING`."""
         if self == WHOLE:
             return scores
-        return scores.masked_fill(scores < self._least(scores.detach()), NOTHING)
+        few = max(1, most_scores(scores.device.type) // PARTS // scores.shape[1])
+        least = [self._least(some) for some in torch.split(scores.detach(), few)]
+        return scores.masked_fill(scores < torch.cat(least), NOTHING)
 
     def _least(self, scores: Tensor) -> Tensor:
         """[T, 1] the lowest score that is kept."""
