@@ -27,6 +27,7 @@ METRICS: Mapping[str, str] = {
     "breakdown/NAME/return": "Mean reward per rollout that a part pays, after weight and gate.",
     "breakdown/NAME/variance": "Covariance of a part with the reward within groups; a group baseline learns from it.",
     "malformed_calls": "Mean number of replies per rollout with a tool call that could not be read; absent if 0.",
+    "illegal": "Mean number of replies per rollout without a legal action, in a game; absent if 0.",
     "program/calls": "Mean number of trained replies per rollout that a program plays.",
     "program/branches": "Mean number of conversations per rollout; an edited history or a sub-agent begins another.",
     "program/silent": "Fraction of rollouts whose program received no reply.",

@@ -564,6 +564,8 @@ class ObjectiveSettings(TypedDict, total=False):
     """λ, weight of a success; a failure has 1. 0 is NSR (w_reinforce). Of w_reinforce, online_kto."""
     temperature: float
     """β₁ of the value: towards 0 it is the best reward seen, else the mean (a_star_po). Of a_star_po, real, tpo."""
+    timestep: int
+    """Tokens that share a ratio, 0 for the whole answer: less noise, and bias where it lags. Of sequence_is."""
     top: float
     """Upper end of the first band. Of bapo."""
     top_end: float

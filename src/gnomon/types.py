@@ -404,12 +404,15 @@ CALL_LIMITS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """What happened to tool calls of the policy and to a program's calls of it, beside the turns that are trained."""
+    """What happened to actions and tool calls of the policy, and to a program's calls of it, beside the turns that are
+    trained."""
 
     refused: Mapping[str, int] = field(default_factory=dict)
     """Number of refused calls, by the code of the error that the program got."""
     malformed: int = 0
     """Replies with a call of an offered tool that could not be read. A program gets them as text."""
+    illegal: int = 0
+    """Replies without a legal action."""
     required: int = 0
     """Requests that demanded a tool call and got a free reply."""
     retried: int = 0

@@ -14,8 +14,9 @@ from gnomon.envs.kuhn_value import STATES, VALUE, equilibrium, exploitability, p
 from gnomon.envs.mastermind import codes
 from gnomon.envs.mastermind import marks as pegs
 from gnomon.envs.nim import legal as takes
-from gnomon.envs.tic_tac_toe_board import best, free, put, reached
+from gnomon.envs.tic_tac_toe_board import best, drawn, free, put, reached
 from gnomon.envs.tic_tac_toe_board import value as won
+from gnomon.envs.wire import read_step, step_json
 from gnomon.envs.wordle import word_pool
 from gnomon.envs.wordle_marks import marks
 from gnomon.keys import Key
@@ -272,3 +273,31 @@ def test_anytime_pays_at_every_budget() -> None:
             assert [(part.name, part.value) for part in step.verdict.parts] == [
                 (f"at_{place}", float(each)) for place, each in enumerate(fine)
             ]
+
+
+def test_the_boards_of_tic_tac_toe_are_those_that_a_player_faced() -> None:
+    """By the words of an episode alone, whoever the opponent is, and after actions that are illegal."""
+    for opponent in ("random", "perfect"):
+        env = ENVS["tic_tac_toe"](opponent=opponent)
+        task = env.tasks("test")[3]
+        episode = env.start(task, Key(5))
+        messages, turns, faced = episode.messages, [], []
+        reply = "<answer>0</answer>"  # Not a cell.
+        while True:
+            faced.append(drawn(episode.ask.state))
+            turns.append(("\n".join(message.content for message in messages), reply))
+            step = episode.step(reply)
+            if step.done:
+                break
+            messages, reply = step.messages, f"<answer>{best(episode.ask.state)}</answer>"
+        boards = env.boards(turns)
+        assert len(turns) > 2 and boards[:-1] == faced and len(boards) == len(turns) + 1
+    assert faced[0].splitlines() == [" 1 │ 2 │ 3 ", "───┼───┼───", " 4 │ 5 │ 6 ", "───┼───┼───", " 7 │ 8 │ 9 "]
+
+
+def test_replies_without_a_legal_action_are_marked() -> None:
+    env = ENVS["tic_tac_toe"](opponent="self", retries=1)
+    episode = env.start(env.tasks("test")[0], Key(0))
+    steps = [episode.step(reply) for reply in ("no", "<answer>5</answer>", "<answer>5</answer>", "<answer>5</answer>")]
+    assert [step.illegal for step in steps] == [True, False, True, True]
+    assert [read_step(step_json(step)).illegal for step in steps] == [True, False, True, True]

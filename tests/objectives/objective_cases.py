@@ -58,6 +58,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "gspo": [{"clip_low": 0.17, "clip_high": 0.23}],
     "icepop": [{"least": 0.0}, {"least": 0.83, "most": 1.23, "clip_low": 0.1}],
     "loop": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "sequence_is": [{"timestep": 1}, {"timestep": 2}],
     "sapo": [{"gain": 2.0, "loss": 0.5}],
     "scale_rl": [{"cap": 1.2, "epsilon": 0.1}],
     "sequence_mis": [{"cap": 2.0, "clip_low": 0.1}],

@@ -39,6 +39,7 @@ from gnomon.objectives import (
     token_mean,
 )
 from gnomon.theory.exact import declared_gradient, moments, shapes
+from gnomon.theory.timesteps import timestep_gradient
 from gnomon.theory.world import GREEDY, PAST, Outcomes, World, correct, graded, outcomes, outcomes_for, world
 
 Reward = Callable[[str], float]
@@ -456,6 +457,11 @@ def expected_off_policy(lag: Lag, reward: Reward) -> Tensor:
         own = 1 / place.lengths.to(policy.dtype) if lag.kind is OffPolicy.GEOMETRIC else 1.0
         mixed = possible.chance ** (1 - own) * place.chances(policy) ** own
         return (mixed[place.answer] * shape) @ place.scores(policy)
+    if lag.kind is OffPolicy.TIMESTEP:
+        size = getattr(lag.case.row.ratio, "keywords", {}).get("timestep")
+        assert size, "the ratio has no timestep"
+        first = place.lengths.cumsum(0) - place.lengths
+        return timestep_gradient(place, size, policy=policy, behavior=lag.behavior, rewards=shape[first]).mean
     scores = place.scores(policy).reshape(len(place.prefix), place.prefixes, -1)
     actions = (lag.behavior if lag.kind is OffPolicy.ON_POLICY else policy).log_softmax(1).exp()
     total = torch.zeros_like(policy)

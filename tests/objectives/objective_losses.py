@@ -253,12 +253,13 @@ def dual_clip_ppo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: flo
     return total / len(step.rollouts())
 
 
-def sequence_is_loss(step: Step, logp: Tensor) -> Tensor:
+def sequence_is_loss(step: Step, logp: Tensor, *, timestep: int) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         others = step.rewards[g][:i] + step.rewards[g][i + 1 :]
-        ratio = (logp[tokens] - torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)).exp().prod()
-        total = total + (step.rewards[g][i] - statistics.fmean(others)) * ratio
+        ratio = (logp[tokens] - torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)).exp()
+        for part in ratio.split(timestep or len(tokens)):
+            total = total + (step.rewards[g][i] - statistics.fmean(others)) * part.prod()
     return total / len(step.rollouts())
 
 

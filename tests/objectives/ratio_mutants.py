@@ -160,6 +160,12 @@ RATIO_MUTANTS: dict[str, dict[str, Ratio]] = {
         "around the proximal policy": lambda tokens: sequence_ratio(centred(tokens)),
         "with a root": partial(geometric_clip, low=1.0, high=math.inf),
     },
+    "sequence_is,timestep=2": {
+        "tokens": unclipped,
+        "whole answers": sequence_ratio,
+        "longer": partial(sequence_ratio, timestep=3),
+        "of the group": lambda tokens: sequence_ratio(whole_group(tokens), timestep=2),
+    },
 }
 
 CORRECTION_MUTANTS: dict[str, dict[str, Correction]] = {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import gnomon
 import gnomon.viewer
 from gnomon.errors import RunError
 from gnomon.store import Record, Run, RunReader
@@ -210,6 +211,17 @@ def test_a_rollout_without_an_answer_is_shown(tmp_path):
     with served(tmp_path / "a") as viewer:
         status, _, text = asked(viewer, "/run/a/-/rollout/0:0:0")
         assert status == 200 and "Extracted answer: none" in text and "None" not in text
+
+
+def test_a_game_shows_its_boards_and_how_often_a_reply_was_not_legal(tmp_path):
+    settings = {"steps": 1, "prompts": 2, "group": 2, "eval": {"every": 1000, "tasks": 2, "samples": 1}}
+    with gnomon.train("tic_tac_toe", run=tmp_path / "a", quiet=True, **settings) as run:
+        record = next(each for each in run.records(kind="rollout") if "calls" in each.body)
+    with served(tmp_path / "a") as viewer:
+        _, _, text = asked(viewer, f"/run/a/-/rollout/0:{record.task}:{record.sample}")
+        assert "───┼───┼───\n 4 │ 5 │ 6 " in text and "Last position" in text
+        assert "Replies without a legal action" in asked(viewer, "/run/a/-/curves")[2]
+        assert f"replies without a legal action: {record.body['calls']['illegal']}" in text
 
 
 @pytest.mark.parametrize(("span", "extracted", "marked"), [

@@ -176,3 +176,10 @@ def test_players_are_found_by_run_and_step_and_told_when_they_are_not(tmp_path):
     assert result.exit_code == 0, result.output
     body = json.loads(result.stdout)
     assert {s["player"] for s in body["standings"]} == {f"{tmp_path}/r:1", "tiny"} and body["meetings"][0]["games"] == 8
+    assert not (tmp_path / "r/ratings.json").exists()
+    words = ["arena", f"{tmp_path}/r:1", f"{tmp_path}/r", "--games", "8", "--keep", "threads=1", "rollout.max_tokens=8"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    shown = CliRunner().invoke(app, ["show", f"{tmp_path}/r"])
+    assert "ratings      Elo" in shown.stdout and "after step 1" in shown.stdout
+    (tmp_path / "r/ratings.json").write_text('{"steps": 3}')
+    assert "ratings" not in CliRunner().invoke(app, ["show", f"{tmp_path}/r"]).stdout

@@ -57,6 +57,8 @@ class Step:
     """The player who acts next."""
     verdicts: tuple[Verdict, ...] = ()
     """The verdict of every player, in order, if there are several."""
+    illegal: bool = False
+    """Whether the reply had no legal action."""
     tokens: int | None = None
     """Largest number of tokens of the next reply, 1 or more. None: the limit of the run. A larger number than that
     limit has no effect."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gnomon.envs.base import SLOT, identity, user
-from gnomon.envs.tic_tac_toe_board import best, free, put, value
+from gnomon.envs.tic_tac_toe_board import best, drawn, free, put, value
 from gnomon.envs.turns import Ask, MultiTurn, Play
 from gnomon.types import Task
+from gnomon.verifiers import Strictness, extract
+
+MOVE = re.compile(r"\b[xo] at ([1-9])")
+"""How an observation tells a move of the other player."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,17 @@ class TicTacToe(MultiTurn):
             board, text = put(board, cell), f"{mine} at {cell}"
         x = value(board) or 0
         return [x, -x] if self.opponent == "self" else [(x + 1) / 2]
+
+    @classmethod
+    def boards(cls, turns: Sequence[tuple[str, str]]) -> list[str]:
+        board, pictures = " " * 9, []
+        for observed, reply in turns:
+            for cell in MOVE.findall(observed):
+                board = put(board, cell)
+            pictures.append(drawn(board))
+            action = extract(reply, Strictness.TRIMMED).text
+            board = put(board, action) if action in free(board) else board
+        return [*pictures, drawn(board)]
 
     @property
     def moves(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["best", "free", "put", "reached", "value"]
+__all__ = ["best", "drawn", "free", "put", "reached", "value"]
 
 LINES = ("012", "345", "678", "036", "147", "258", "048", "246")
 
@@ -17,6 +17,12 @@ def put(board: str, cell: str) -> str:
     """The board after the next player marks this cell."""
     at = int(cell) - 1
     return board[:at] + "xo"[board.count("x") - board.count("o")] + board[at + 1 :]
+
+
+def drawn(board: str) -> str:
+    """The board as lines of text; a free cell has its number."""
+    cells = [mark if mark != " " else str(cell + 1) for cell, mark in enumerate(board)]
+    return "\n───┼───┼───\n".join(" " + " │ ".join(cells[row : row + 3]) + " " for row in (0, 3, 6))
 
 
 def value(board: str) -> float | None:

@@ -99,6 +99,15 @@ class MultiTurn(Wording, ABC):
         """Words on the episode of a player who got this verdict, if the environment has `praise`."""
         return verdict.feedback
 
+    @classmethod
+    def boards(cls, turns: Sequence[tuple[str, str]]) -> Sequence[str]:
+        """The position before each turn and after the last one, as lines of text, for a page. Empty where the
+        observations show it.
+
+        Args: turns: observation and reply of every turn of one player.
+        """
+        return ()
+
     @property
     def players(self) -> int:
         return 1
@@ -176,10 +185,11 @@ class Playing:
             self._retries[player] -= 1
             legal = self.ask.legal
             moves = f" Legal: {', '.join(legal)}" if legal is not None and len(legal) <= SHOWN else ""
-            return Step(messages=user(f"No legal move.{moves}"), done=False, player=player, tokens=self.ask.tokens)
+            messages = user(f"No legal move.{moves}")
+            return Step(messages=messages, done=False, player=player, illegal=True, tokens=self.ask.tokens)
         low = self.env.payoffs[0]
         payoffs = [low if at == player else -low / (self.env.players - 1) for at in range(self.env.players)]
-        return self._end(payoffs, player, extraction, extraction.status or Status.REJECTED)
+        return replace(self._end(payoffs, player, extraction, extraction.status or Status.REJECTED), illegal=True)
 
     def _end(
         self, payoffs: Sequence[float | Verdict], player: int, extraction: Extraction, status: Status | None = None

@@ -25,6 +25,7 @@ def step_json(step: Step) -> dict[str, Any]:
         "messages": [message.body for message in step.messages],
         "done": step.done,
         "player": step.player,
+        "illegal": step.illegal,
         "tokens": step.tokens,
         "verdicts": [{**asdict(verdict), "reward": verdict.reward} for verdict in verdicts],
     }
@@ -62,6 +63,7 @@ def read_step(data: Mapping[str, Any]) -> Step:
         messages=read_messages(data["messages"]),
         done=bool(data["done"]),
         player=int(data["player"]),
+        illegal=bool(data.get("illegal")),
         tokens=None if data.get("tokens") is None else int(data["tokens"]),
         verdict=verdicts[0] if len(verdicts) == 1 else None,
         verdicts=verdicts if len(verdicts) > 1 else (),

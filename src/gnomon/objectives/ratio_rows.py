@@ -59,13 +59,15 @@ def dual_clip_ppo(*, clip_low: float, clip_high: float, ceiling: float) -> Objec
 
 
 @row
-def sequence_is() -> Objective:
+def sequence_is(*, timestep: int) -> Objective:
+    kind = OffPolicy.TIMESTEP if timestep else OffPolicy.SEQUENCE
     return replace(
         rloo(),
-        ratio=ratios.sequence_ratio,
-        off_policy=OffPolicy.SEQUENCE,
-        mismatch=OffPolicy.SEQUENCE,
-        equation="κ = Πₜ π/μ·A / S, A = rᵢ − mean_{j≠i} rⱼ",
+        ratio=partial(ratios.sequence_ratio, timestep=timestep),
+        off_policy=kind,
+        mismatch=kind,
+        equation=f"κ = Π_{{t∈{'b' if timestep else 'o'}}} π/μ·A / S, A = rᵢ − mean_{{j≠i}} rⱼ"
+        + (f", b the {timestep} tokens of a timestep" if timestep else ""),
     )
 
 

@@ -113,14 +113,15 @@ def soft_gate(tokens: Tokens, *, gain: float, loss: float) -> Tensor:
 
 
 @reaches(Reach.SEQUENCE)
-def sequence_ratio(tokens: Tokens) -> Tensor:
-    """The importance ratio of the whole rollout to the behavior, on each of its tokens.
+def sequence_ratio(tokens: Tokens, *, timestep: int = 0) -> Tensor:
+    """The importance ratio of the whole rollout to the behavior, or of each of its timesteps, on each of its tokens.
 
-    Equation: Πₜ π(yₜ|y_{<t}) / μ(yₜ|y_{<t}).
-    Returns: multiplier per token, > 0, equal over a rollout.
+    Equation: Πₜ π(yₜ|y_{<t}) / μ(yₜ|y_{<t}), over the tokens of the timestep.
+    Args: timestep, trainable tokens of a timestep, ≥ 1; 0 for the whole rollout.
+    Returns: multiplier per token, > 0, equal over a timestep.
     Source: Precup et al. 2000 (ICML, "Eligibility traces for off-policy policy evaluation").
     """
-    return _exp(tokens.per_sequence(tokens.logp - tokens.behavior_logp))
+    return _exp(tokens.per_sequence(tokens.logp - tokens.behavior_logp, timestep))
 
 
 @reaches(Reach.SEQUENCE)

@@ -59,6 +59,8 @@ class OffPolicy(StrEnum):
     """Each action is corrected, the prefixes that led to it are not: states of behavior, actions of the policy,
     continuations of behavior. Exact for answers of one token, up to a shape frozen at behavior where the target
     is one; first order in the lag for longer ones."""
+    TIMESTEP = "timestep"
+    """As token, for actions of several tokens: exact for answers of one action, first order in the lag for longer."""
     SOFT = "soft"
     """As token, up to an error of second order in the lag: the weight fades from the first step on."""
     GEOMETRIC = "geometric"

@@ -100,15 +100,20 @@ class Tokens:
         """[T] place of each token among those of its rollout that are here, from 0."""
         return places_in(self.sequence) if self.position is None else self.position
 
-    def per_sequence(self, values: Tensor) -> Tensor:
+    def per_sequence(self, values: Tensor, timestep: int = 0) -> Tensor:
         """[T] the sum of [T] values over the tokens here of the rollout that each token belongs to.
 
         Summed from the smallest up, so that no order of the tokens can change a bit of it.
+        Args: timestep: tokens of a rollout that are summed together, the first ones first; 0 for all of them.
         """
+        owner = self.sequence
+        if timestep and len(self):
+            steps = self.positions // timestep
+            owner = torch.unique(owner * (steps.max() + 1) + steps, return_inverse=True)[1]
         order = values.argsort()
-        order = order[self.sequence[order].argsort(stable=True)]
-        total = values.new_zeros(int(self.sequence.max()) + 1 if len(self) else 0)
-        return total.index_add(0, self.sequence[order], values[order])[self.sequence]
+        order = order[owner[order].argsort(stable=True)]
+        total = values.new_zeros(int(owner.max()) + 1 if len(self) else 0)
+        return total.index_add(0, owner[order], values[order])[owner]
 
     def per_group(self, values: Tensor) -> Tensor:
         """[T] the sum over the rollouts of the group that each token belongs to, of [T] values equal over a rollout.

@@ -56,6 +56,7 @@ def beside(calls: Calls) -> Iterator[str]:
         yield f"calls refused: {reasons}"
     for words, count in (
         ("replies with a tool call that cannot be read", calls.malformed),
+        ("replies without a legal action", calls.illegal),
         ("calls that demanded a tool call and got a free reply", calls.required),
         ("calls repeated by the client", calls.retried),
         ("sampled tokens that the program never received", calls.undelivered),

@@ -70,7 +70,7 @@ class Kept:
             step=last,
             stop=stop,
             end=rollouts[0].end,
-            calls=rollouts[0].calls,
+            calls=tuple(rollout.calls for rollout in rollouts),
         )
 
     def add(self, step: int, name: str, index: int, played: Played) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gnomon.envs.base import Step
 from gnomon.envs.workers import verdicts_of
@@ -29,8 +29,8 @@ class Played:
     """The limit that ended it; None if the environment ended it."""
     end: str = ""
     """As of `Rollout.end`."""
-    calls: Calls = field(default_factory=Calls)
-    """As of `Rollout.calls`."""
+    calls: tuple[Calls, ...]
+    """As of `Rollout.calls`, of every player."""
 
     def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
         """The rollout of one player. Args: sample: its number among the rollouts of the task."""
@@ -50,7 +50,7 @@ class Played:
             stop=stop,
             player=player,
             end=self.end,
-            calls=self.calls,
+            calls=self.calls[player],
         )
 
     @property

@@ -126,9 +126,11 @@ class LocalRunner:
         """An episode in which observations and replies take turns."""
         speakers = episode.speakers
         conversations = [Conversation(self._begin, s.preface, s.prefix.token_ids) for s in speakers]
-        stop, turn, malformed, written = None, 0, 0, len(speakers[0].prefix.text)
+        stop, turn, written = None, 0, len(speakers[0].prefix.text)
+        malformed, illegal = [0] * len(speakers), [0] * len(speakers)
         while not step.done:
-            speaker, conversation = speakers[step.player], conversations[step.player]
+            player = step.player
+            speaker, conversation = speakers[player], conversations[player]
             prompt = conversation.observe(step.messages)
             room = episode.sampling.max_tokens if self.limits.context is None else self.limits.context - len(prompt)
             if stop := self._reached(turn, room, episode.deadline):
@@ -141,10 +143,11 @@ class LocalRunner:
             request = Request(prompt_ids=prompt, key=episode.reply_key(turn).bytes, sampling=sampling)
             completion = await speaker.reply(request)
             conversation.reply(completion)
-            malformed += self._tooled and self.renderer.parse(completion.token_ids, prompt).unreadable
+            malformed[player] += self._tooled and self.renderer.parse(completion.token_ids, prompt).unreadable
             reply = speaker.text(completion, prompt)
             written = len(reply) - len(completion.text) if reply.endswith(completion.text) else written
             step = await self.workers.step(remote, reply)
+            illegal[player] += step.illegal
             turn += 1
         turns = tuple(tuple(conversation.turns) for conversation in conversations)
         return Played(
@@ -153,7 +156,7 @@ class LocalRunner:
             turns=turns,
             step=in_sampled(step, written),
             stop=stop,
-            calls=Calls(malformed=malformed),
+            calls=tuple(Calls(malformed=m, illegal=i) for m, i in zip(malformed, illegal, strict=True)),
         )
 
     def _reached(self, turn: int, room: int, deadline: float) -> Stop | None:
@@ -185,7 +188,7 @@ class LocalRunner:
             step=await self.workers.step(remote, end),
             stop=None,
             end=end,
-            calls=recorder.calls,
+            calls=(recorder.calls,),
         )
 
 

@@ -149,6 +149,7 @@ def rollout_stats(groups: Sequence[Group]) -> Stats:
     stats: Stats = {"failed": Mean(0.0, 0)}
     spare = any(group.spare for group in groups)
     calls = any(rollout.calls.malformed and not rollout.end for group in groups for rollout in group.rollouts)
+    illegal = any(rollout.calls.illegal for group in groups for rollout in group.rollouts)
     for group in groups:
         stats = merge(stats, {"failed": Mean(not group.judged)})
         if not group.judged:
@@ -166,6 +167,7 @@ def rollout_stats(groups: Sequence[Group]) -> Stats:
                 "tokens": Sum(rollout.tokens if group.replayed is None else 0),
             }
             one |= {"malformed_calls": Mean(rollout.calls.malformed)} if calls else {}
+            one |= {"illegal": Mean(rollout.calls.illegal)} if illegal else {}
             one |= program_stats(rollout) if rollout.end else {}
             parts: Stats = {f"part/{part.name}": Mean(part.value) for part in rollout.verdict.parts}
             stats = merge(stats, one | parts)

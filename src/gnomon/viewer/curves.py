@@ -33,6 +33,7 @@ CHARTS: tuple[tuple[str, Sequence[str]], ...] = (
     ("Length in tokens", ("length",)),
     ("Sampled tokens per second", (SPEED,)),
     ("Groups all right or all wrong", ("all_right", "all_wrong")),
+    ("Replies without a legal action per rollout", ("illegal",)),
     ("Truncated and failed", ("truncated", "failed")),
     ("Entropy in nats", ("entropy",)),
     ("KL divergence to the initial policy in nats", ("kl",)),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from gnomon.envs import ENVS
+from gnomon.envs.turns import MultiTurn
 from gnomon.reading.program import ending, origin, tree
 from gnomon.reading.reasons import advantage_reason, verdict_reason
 from gnomon.reading.text import Address, resolved, rollout, rollout_records
 from gnomon.store import Record, RunReader
+from gnomon.store.codec import text_of
 from gnomon.terminal import printable
 from gnomon.viewer.facts import group_rows
 from gnomon.viewer.tokens import CHANNELS, absent, legend, spans, tokenizer_of, turn_tokens
@@ -35,6 +38,7 @@ def rollout_facts(reader: RunReader, address: Address, channel: str, begin: int,
     tier, held_out = str(reader.manifest.get("tier", "")), address.kind != "rollout"
     tokens = turn_tokens(task_record, record, tokenizer_of(reader), tier)
     turns = facts.get("turns", [{"messages": facts["asked"]["messages"], **facts}])
+    boards = boards_of(reader.manifest.get("env", {}).get("type", ""), turns)
     samples = [record.sample for record in group]
     at = samples.index(address.sample)
     return {
@@ -48,6 +52,7 @@ def rollout_facts(reader: RunReader, address: Address, channel: str, begin: int,
         "turns": [
             {
                 **turn,
+                "board": boards[number] if boards else "",
                 "origin": origin(facts["program"], number) if "program" in facts else "",
                 "spans": spans(tokens_of_turn, channel),
                 "count": len(tokens_of_turn),
@@ -55,6 +60,7 @@ def rollout_facts(reader: RunReader, address: Address, channel: str, begin: int,
             }
             for number, (turn, tokens_of_turn) in enumerate(zip(turns, tokens or [[] for _ in turns], strict=True))
         ],
+        "board": boards[-1] if boards else "",
         "channels": CHANNELS,
         "channel": channel,
         "following": after(channel),
@@ -67,6 +73,14 @@ def rollout_facts(reader: RunReader, address: Address, channel: str, begin: int,
         "piece": PIECE,
         "rendered": rendered,
     }
+
+
+def boards_of(env: str, turns: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    """The positions of a game that ships, as `MultiTurn.boards`; empty for everything else."""
+    game = ENVS.get(env)
+    if game is None or not issubclass(game, MultiTurn):
+        return ()
+    return game.boards([("\n".join(map(text_of, turn["messages"])), turn["reply"]) for turn in turns])
 
 
 def after(channel: str) -> str:

@@ -26,6 +26,7 @@ def arena(
     games: Annotated[
         int, typer.Option(min=2, help="Games per pair; the players change sides after half of them.")
     ] = 200,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the ratings for the pages of the runs.")] = False,
     as_json: Json = False,
 ) -> None:
     """Let policies play each other and rate them: gnomon arena runs/a runs/a:20 runs/b --env kuhn_poker"""
@@ -39,6 +40,7 @@ def arena(
     config, _ = resolve([supplied, overrides([word for word in words if "=" in word], 2)], [check_env_config])
     from gnomon_lab.arena import arena as contest
     from gnomon_lab.arena import arena_text
+    from gnomon_lab.arena import keep as keep_ratings
 
     def progress(done: int, total: int) -> None:
         sys.stderr.write(f"\r{done} of {total} pairs" + ("\n" if done == total else ""))
@@ -46,4 +48,6 @@ def arena(
 
     quiet = as_json or not sys.stderr.isatty()
     found = contest(players, config, games=games, progress=(lambda done, total: None) if quiet else progress)
+    if keep:
+        keep_ratings(found, env)
     put(json.dumps(asdict(found), indent=1)) if as_json else say(arena_text(found))
