@@ -3,8 +3,9 @@
     python benchmarks/house.py            as a table
     python benchmarks/house.py --json     as data, to compare two versions
 
-A circle is a set of modules that import each other when they are imported. The files of a prompt are those whose code
-runs in one step of `countdown`, from the prompt to its gradient, in this process.
+A circle is a set of modules that import each other when they are imported; to import `a.b` also runs `a/__init__`.
+The files of a prompt are those whose code runs in one step of `countdown`, from the prompt to its gradient, in this
+process.
 """
 
 from __future__ import annotations
@@ -99,6 +100,12 @@ def imports(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Iterator[str
             waiting += node.orelse if "TYPE_CHECKING" in ast.dump(node.test) else node.body + node.orelse
 
 
+def around(module: str) -> set[str]:
+    """The packages that a module lies in."""
+    parts = module.split(".")
+    return {".".join(parts[:depth]) for depth in range(1, len(parts))}
+
+
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     """The sets of modules that reach each other, by Tarjan's algorithm."""
     order: dict[str, int] = {}
@@ -188,7 +195,10 @@ def measure() -> dict[str, Any]:
         package = packages[file.relative_to(SOURCE).parts[0]] if file.parent != SOURCE else packages["(top)"]
         package[0] += text.count("\n")
         package[1] += 1
-    graph = {name: set(imports(tree, modules)) - {name} for name, tree in modules.items()}
+    graph = {
+        name: {each for direct in imports(tree, modules) for each in {direct} | around(direct) - around(name)} - {name}
+        for name, tree in modules.items()
+    }
     names = Counter(
         node.id if isinstance(node, ast.Name) else node.arg
         for tree in modules.values()
