@@ -16,7 +16,7 @@ from gnomon.reasoning import after_reasoning, opened
 from gnomon.rejudge.imported import replies
 from gnomon.rejudge.stored import reading
 from gnomon.rendering import ChatML, Published, Qwen3, Transcript, choose, joined
-from gnomon.rendering.reply_text import reply_text
+from gnomon.rendering.transcript import reply_text
 from gnomon.rollout.actor import Actor
 from gnomon.types import Completion, Finish, Message, Origin, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
 from gnomon.verifiers import Math, Number

@@ -13,7 +13,7 @@ from gnomon.keys import Key
 from gnomon.models.folder import present_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
-from gnomon.rendering.reply_text import reply_text
+from gnomon.rendering.transcript import reply_text
 from gnomon.run.order import reordered
 from gnomon.store import Record
 from gnomon.store.layout import set_of

@@ -1,4 +1,4 @@
-"""A conversation as tokens. Each prompt extends the previous prompt and completion."""
+"""A conversation as tokens, where each prompt extends the previous prompt and completion, and a reply as text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon.rendering.base import Origin, Renderer, Segment, Segments, Tool, joined
+from gnomon.rendering.plain import Plain
 from gnomon.rendering.sight import require_sight
 from gnomon.types import Message
 
-__all__ = ["Transcript"]
+__all__ = ["Transcript", "reply_text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +52,14 @@ class Transcript:
 
     def _followed(self, *more: Segment) -> Transcript:
         return Transcript(renderer=self.renderer, segments=(*self.segments, *more), forks=self.forks)
+
+
+def reply_text(renderer: Renderer, prompt_ids: Sequence[int], text: str, token_ids: Sequence[int]) -> str:
+    """The text of a reply for an environment. Reasoning that the prompt has opened is a part of the reply.
+
+    Args: prompt_ids: the prompt before the reply; text: the decoded tokens, which plain text uses unchanged.
+    """
+    if isinstance(renderer, Plain):
+        return renderer.encoding.decode(renderer.encoding.opened(prompt_ids)) + text
+    reply = renderer.parse(token_ids, prompt_ids)
+    return "\n".join(filter(None, [reply.text, *(call.text for call in reply.tool_calls)]))

@@ -18,8 +18,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
 from gnomon.rendering import Renderer
 from gnomon.rollout.failures import Failures, together
-from gnomon.rollout.finished import Finished, NotKept
-from gnomon.rollout.played import Played
+from gnomon.rollout.played import Finished, NotKept, Played
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.reward import ByVerifier, Reward
 from gnomon.rollout.runner import Episode, Limits, LocalRunner, Runner, reply_keys

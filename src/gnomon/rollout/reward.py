@@ -16,7 +16,7 @@ from typing import Protocol
 from gnomon.engines.base import Engine
 from gnomon.keys import Key
 from gnomon.rendering import Renderer
-from gnomon.rendering.reply_text import reply_text
+from gnomon.rendering.transcript import reply_text
 from gnomon.rollout.conversation import Begin, Conversation
 from gnomon.types import Group, Kind, Message, Part, Request, Rollout, Sampling
 

@@ -12,7 +12,7 @@ from gnomon.engines.base import Engine
 from gnomon.keys import Key
 from gnomon.models.weights import WeightsRef
 from gnomon.rendering import Renderer
-from gnomon.rendering.reply_text import reply_text
+from gnomon.rendering.transcript import reply_text
 from gnomon.types import Completion, Message, Request
 
 __all__ = ["WHOLE", "Cast", "Own", "Prefix", "Sampler", "Speaker", "Speakers"]

@@ -20,7 +20,7 @@ from gnomon.keys import Key
 from gnomon.rendering import Proven, Renderer
 from gnomon.rollout.actor import Progress, unseen
 from gnomon.rollout.continuing import FailurePrefixes
-from gnomon.rollout.finished import Kept
+from gnomon.rollout.played import Kept
 from gnomon.rollout.replay import Replay
 from gnomon.run.display import Console, Guarded, Phase, no_phase
 from gnomon.run.interrupt import gentle_interrupt
