@@ -185,13 +185,14 @@ def verl(mode: str, estimator: str, *, over: str = "token-mean", moved: bool = T
 
 def of_trl() -> Iterator[Compared]:
     def one(name: str, row: str, theirs: Tensor, why: str = "", **options: Any) -> Compared:
+        named = f"{row}`, sample deviation" if "deviation" in options else row
         return Compared(
-            library="TRL", name=name, row=row, theirs=theirs, ours=kappa(objective(row, **options)), why=why
+            library="TRL", name=name, row=named, theirs=theirs, ours=kappa(objective(row, **options)), why=why
         )
 
     sampled = "sample standard deviation plus 1e-4, instead of the population's"
     yield one("`grpo`", "grpo", trl("grpo"), sampled)
-    yield one("`grpo`", "grpo_sample_std", trl("grpo"), epsilon=1e-4)
+    yield one("`grpo`", "grpo", trl("grpo"), deviation="sample", epsilon=1e-4)
     yield one("`dapo`, ε_high 0.28", "dapo", trl("dapo", epsilon_high=0.28), sampled)
     yield one("`dr_grpo`, `scale_rewards=none`", "dr_grpo", trl("dr_grpo", scale="none"))
     yield one("`dr_grpo` alone", "dr_grpo", trl("dr_grpo"), "still divides by the standard deviation of the group")
@@ -221,11 +222,11 @@ def of_verl() -> Iterator[Compared]:
         ours = kappa(row, moved=moved)
         return Compared(library="verl", name=name, row=row.name, theirs=theirs, ours=ours, why=why)
 
-    def over_tokens(row: str) -> Objective:
-        return replace(objective(row), aggregate=token_mean, name=f"{row}` over all tokens")
+    def over_tokens(row: str, options: str = "", **values: Any) -> Objective:
+        return replace(objective(row, **values), aggregate=token_mean, name=f"{row}`{options} over all tokens")
 
     yield one("`grpo`", objective("grpo"), verl("vanilla", "grpo"), "sample standard deviation; mean over all tokens")
-    yield one("`grpo`", over_tokens("grpo_sample_std"), verl("vanilla", "grpo"))
+    yield one("`grpo`", over_tokens("grpo", ", sample deviation,", deviation="sample"), verl("vanilla", "grpo"))
     yield one("`rloo`", over_tokens("loop"), verl("vanilla", "rloo"))
     yield one(
         "`opo`, summed, on policy",
@@ -250,7 +251,7 @@ def of_verl() -> Iterator[Compared]:
     yield one("`reinforce_plus_plus`", objective("reinforce_pp"), verl("vanilla", "reinforce_plus_plus"))
     yield one(
         "`reinforce_plus_plus_baseline`",
-        objective("reinforce_pp_baseline"),
+        replace(objective("reinforce_pp", baseline="group"), name="reinforce_pp` with the group's mean"),
         verl("vanilla", "reinforce_plus_plus_baseline"),
     )
     summed = {"over": "seq-mean-token-sum"}

@@ -37,14 +37,12 @@ Objective = Literal[
     "aspo",
     "bapo",
     "brpo",
-    "brpo_released",
     "cispo",
     "clip_cov",
     "cpgd",
     "dapo",
     "dcpo",
     "dppo",
-    "dppo_kl",
     "dr_grpo",
     "dual_clip_ppo",
     "echo",
@@ -61,12 +59,10 @@ Objective = Literal[
     "gpg_verl",
     "gppo",
     "grpo",
-    "grpo_sample_std",
     "gspo",
     "hgpo",
     "icepop",
     "kimi_k15",
-    "kimi_k15_token",
     "lite_ppo",
     "loop",
     "luffy",
@@ -81,27 +77,22 @@ Objective = Literal[
     "mini_rl",
     "online_cpo",
     "online_dpo",
-    "online_ipo",
     "online_kto",
     "online_orpo",
     "online_simpo",
-    "online_slic",
     "opd",
-    "opd_sequence",
     "opo",
     "opsd",
     "opsm",
     "otb",
     "pass_at_all",
     "pass_at_k_analytic",
-    "pass_at_k_centred",
     "pkpo",
     "pkpo_loo",
     "pkpo_marginal",
     "ppo",
     "ppo_whitened",
     "prime_ipo",
-    "psr",
     "rae",
     "raft_pp",
     "real",
@@ -109,7 +100,6 @@ Objective = Literal[
     "reinforce",
     "reinforce_centred",
     "reinforce_pp",
-    "reinforce_pp_baseline",
     "reinforce_pp_loo",
     "reinforce_rej",
     "remax",
@@ -132,11 +122,9 @@ Objective = Literal[
     "turn_grpo",
     "turn_ppo",
     "turn_reinforce",
-    "turn_reinforce_discounted",
     "vapo",
     "vc_ppo",
     "verifree",
-    "verifree_advantage",
     "vespo",
     "w_reinforce",
     "xpo",
@@ -458,48 +446,54 @@ class ObjectiveSettings(TypedDict, total=False):
     alpha: float
     """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, rl_zvp, vapo, hgpo, cpgd,
     online_cpo, xpo."""
-    baseline: float | Literal["group", "others"]
+    baseline: float | Literal["group", "others"] | Literal["none", "group"] | Literal["others", "group"]
     """Taken off every rollout of every group; it changes the variance alone (rl2ml). Of rl2ml, tilted, opo,
-    seed_grpo, otb."""
+    seed_grpo, otb, reinforce_pp, brpo."""
+    baseline_on: Literal["reasoning", "all"]
+    """Which tokens have a baseline: those of the reasoning; or all, which is biased (sail-sg/VeriFree,
+    sft_coef_source = adv). Of verifree."""
     beta: float
     """β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred` (tilted). Of tilted, a_star_po,
-    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo, online_ipo,
-    online_slic, online_simpo, online_cpo, online_kto, xpo."""
+    reinforce_pp, reinforce_pp_loo, kimi_k15, tba, online_dpo, online_simpo, online_cpo, online_kto, xpo."""
     bootstrap: Literal["none", "reply", "limit"]
     """Rollouts whose end has the critic's value in place of 0: none, those whose last reply was cut by its token
     limit, or all that a limit ended. Of ppo, vc_ppo, vapo."""
-    by: Literal["length", "efficiency"]
-    """Which rollouts teach: the shortest, or those of most reward per token (token efficiency). Of gfpo."""
+    by: Literal["length", "efficiency"] | Literal["probability", "divergence"]
+    """Which rollouts teach: the shortest, or those of most reward per token (token efficiency) (gfpo). Of gfpo,
+    dppo."""
     cap: float
-    """Ceiling of the ratio (scale_rl). Of scale_rl, tis, sequence_tis, sequence_mis, dppo, aspo, cpgd, dppo_kl,
-    mini_rl."""
+    """Ceiling of the ratio (scale_rl). Of scale_rl, tis, sequence_tis, sequence_mis, dppo, aspo, cpgd, mini_rl."""
     ceiling: float
     """Ceiling of the ratio where the advantage is negative (dual_clip_ppo). Of dual_clip_ppo, gppo, dcpo, bapo."""
     clip_high: float
-    """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
-    w_reinforce, raft_pp, reinforce_rej, tilted, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo, gmpo, dapo,
-    cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, gfpo, rae, entropy_mask, rl_zvp,
-    luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo,
-    gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl,
-    mini_rl, opsm, gepo."""
+    """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, echo, dr_grpo, w_reinforce, raft_pp,
+    reinforce_rej, tilted, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo, gmpo, dapo, cispo, tis, icepop,
+    sequence_tis, sequence_mis, geometric_rejection, seed_grpo, gfpo, rae, entropy_mask, rl_zvp, luffy_paper, ppo,
+    vc_ppo, vapo, ppo_whitened, reinforce_pp, reinforce_pp_loo, turn_ppo, gigpo, hgpo, turn_grpo, rebn, brpo, dppo,
+    luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, mini_rl, opsm, gepo."""
     clip_low: float
-    """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
-    w_reinforce, raft_pp, reinforce_rej, tilted, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo, gmpo, dapo,
-    tis, icepop, sequence_tis, sequence_mis, geometric_rejection, seed_grpo, gfpo, rae, entropy_mask, rl_zvp,
-    luffy_paper, ppo, vc_ppo, vapo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo,
-    gigpo, hgpo, turn_grpo, rebn, brpo, brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl,
-    mini_rl, opsm, gepo."""
+    """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, echo, dr_grpo, w_reinforce, raft_pp,
+    reinforce_rej, tilted, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo, gmpo, dapo, tis, icepop,
+    sequence_tis, sequence_mis, geometric_rejection, seed_grpo, gfpo, rae, entropy_mask, rl_zvp, luffy_paper, ppo,
+    vc_ppo, vapo, ppo_whitened, reinforce_pp, reinforce_pp_loo, turn_ppo, gigpo, hgpo, turn_grpo, rebn, brpo, dppo,
+    luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, mini_rl, opsm, gepo."""
     compared: Literal["rollouts", "reached", "turns", "rewards"]
     """With what: the returns of all rollouts, 0 where one has ended; of the rollouts that reach the turn; of all
     turns; or each reward where its turn is reached, then summed. Of turn_grpo."""
+    credit: Literal["token", "answer"]
+    """Whose log(π_T/π) a token is credited with: its own, or the sum to the end of the answer. Of opd."""
+    deviation: Literal["population", "sample"]
+    """What rewards are divided by: the deviation over N, as published; or over N−1, as trainers release it,
+    √((N−1)/N) times the first. Of grpo."""
     epsilon: float
-    """Added to the standard deviation (grpo). Of grpo, echo, grpo_sample_std, maxrl_released, gdpo, lite_ppo,
-    magistral, gspo, gmpo, sapo, dapo, cispo, scale_rl, gfpo, entropy_mask, rl_zvp, luffy_paper, ppo_whitened,
-    reinforce_pp, reinforce_pp_baseline, turn_grpo, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po, fipo, gepo."""
+    """Added to the standard deviation (grpo). Of grpo, echo, maxrl_released, gdpo, lite_ppo, magistral, gspo, gmpo,
+    sapo, dapo, cispo, scale_rl, gfpo, entropy_mask, rl_zvp, luffy_paper, ppo_whitened, reinforce_pp, turn_grpo, rebn,
+    luspo, gppo, dcpo, bapo, clip_cov, m2po, fipo, gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo."""
     failure: float
-    """What a failure counts, where a success counts 1 (reinforce_rej). Of reinforce_rej, online_kto."""
+    """Weight of a failure; 0 is PSR, where successes alone teach (w_reinforce). Of w_reinforce, reinforce_rej,
+    online_kto."""
     family: Literal["A", "B", "C", "D"]
     """Rising factorial, power, mixed denominator or geometric. Of rl2ml."""
     floor: float
@@ -514,14 +508,13 @@ class ObjectiveSettings(TypedDict, total=False):
     """K of rollouts to be raised. Of vespo."""
     gamma: float
     """γ of the shape π/(π + γ) of demonstrated tokens (luffy). Of luffy, luffy_paper, ppo, ppo_whitened,
-    turn_reinforce, turn_reinforce_discounted, turn_ppo, gigpo, hgpo, turn_grpo, rebn."""
+    turn_reinforce, turn_ppo, gigpo, hgpo, turn_grpo, rebn."""
     half_life: float
     """Tokens after which a log-ratio counts half. Of fipo."""
     history: int
     """H, observations of the past that distinguish turns, beside the last. Of hgpo."""
     k: int
-    """Groups smaller than k are refused (pkpo). Of pkpo, pkpo_loo, pkpo_marginal, pass_at_k_analytic,
-    pass_at_k_centred."""
+    """Groups smaller than k are refused (pkpo). Of pkpo, pkpo_loo, pkpo_marginal, pass_at_k_analytic."""
     keep: int
     """Rollouts of a group that are trained on; smaller groups are kept whole. Of gfpo."""
     lam: float
@@ -536,8 +529,8 @@ class ObjectiveSettings(TypedDict, total=False):
     online_orpo."""
     limit: float
     """τ, largest mean of the squared log-ratio π/μ, in squared nats (m2po). Of m2po, opsm."""
-    loss: float
-    """How fast the ratio fades for tokens to be lowered. Of sapo."""
+    loss: float | Literal["logistic", "squared", "hinge"]
+    """How fast the ratio fades for tokens to be lowered (sapo). Of sapo, online_dpo."""
     loss_decay: float
     """λ of rollouts to be lowered. Of vespo."""
     loss_power: float
@@ -554,14 +547,17 @@ class ObjectiveSettings(TypedDict, total=False):
     """T; groups smaller than T are refused. Of maxrl_sub."""
     parameter: float
     """0 is REINFORCE, 1 maximum likelihood, more is beyond; above −1 in A, below N/(N−1) in C, ≥ 0 in D. Of rl2ml."""
-    scale: float | Literal["none", "deviation"]
-    """What credit is divided by, in units of reward (reinforce_pp_loo). Of reinforce_pp_loo, turn_grpo."""
+    ratio: Literal["answer", "token"]
+    """Of what the log-ratio is: the whole answer, or each token (the loss `dro` of Tinker). Of kimi_k15."""
+    scale: Literal["deviation", "none"] | float | Literal["none", "deviation"]
+    """What credit is divided by: the deviation, as published; or none, for the gradient of pass@k, scaled
+    (pass_at_k_analytic). Of pass_at_k_analytic, reinforce_pp_loo, turn_grpo."""
     share: float
     """Share of the step's tokens that teach; 1 is `dapo` (entropy_mask). Of entropy_mask, clip_cov."""
     stride: float
     """How far an end moves at a time. Of bapo."""
     success: float
-    """λ, weight of a success; a failure has 1. 0 is NSR (w_reinforce). Of w_reinforce, online_kto."""
+    """λ, weight of a success; 0 is NSR (w_reinforce). Of w_reinforce, online_kto."""
     temperature: float
     """β₁ of the value: towards 0 it is the best reward seen, else the mean (a_star_po). Of a_star_po, real, tpo."""
     timestep: int
@@ -570,6 +566,9 @@ class ObjectiveSettings(TypedDict, total=False):
     """Upper end of the first band. Of bapo."""
     top_end: float
     """Upper end of the last band. Of bapo."""
+    turns: Literal["alike", "discounted"]
+    """How turn t counts: as every other; or discounted by γᵗ, for the gradient of the discounted return. Of
+    turn_reinforce."""
     value_clip: float
     """How far a value may move in one batch before the critic's loss lets it go; inf: any. Of ppo, vc_ppo, vapo."""
     value_steps: int

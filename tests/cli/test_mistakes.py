@@ -30,7 +30,7 @@ CASES = {
     "pass@k beyond the samples": (["train", "countdown", "eval.pass_at=[1,8]"], "E032", "eval.samples=8"),
     "unknown objective": (["train", "countdown", "objective=grop"], "E013", "did you mean grpo"),
     "renamed objective": (["train", "countdown", "objective=dro"], "E013", "objective=kimi_k15"),
-    "card of a renamed objective": (["objective", "dro_token"], "E013", "objective=kimi_k15_token"),
+    "card of a renamed objective": (["objective", "dro"], "E013", "objective=kimi_k15"),
     "counting other rewards than 0 and 1": (["train", "countdown", "objective=maxrl"], "E033", "env.format=0"),
     "counting what a game pays": (["train", "nim", "objective=maxrl"], "E033", "objective=rloo"),
     "no demonstrations": (["train", "countdown", "objective=luffy"], "E035", "rollout.demonstrations=FILE"),

@@ -37,6 +37,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import (
+    RENAMED,
     TABLE,
     CreditState,
     Data,
@@ -289,10 +290,13 @@ SPECIAL = {"gspo": {"clip_low": 0.02, "clip_high": 0.02}, "geometric_rejection":
 
 
 def table() -> Iterator[tuple[str, Loss]]:
-    for name, build in TABLE.items():
-        known = inspect.signature(build).parameters
-        options = {option: value for option, value in OPTIONS.items() if option in known} | SPECIAL.get(name, {})
-        yield name, Loss(row=objective(name, **options))
+    """Every row, and every one that was a row and has options now."""
+    forms = [(name, name, {}) for name in TABLE]
+    forms += [(former, row, options) for former, (row, _, options) in RENAMED.items() if options]
+    for name, row, more in forms:
+        known = inspect.signature(TABLE[row]).parameters
+        options = {option: value for option, value in OPTIONS.items() if option in known} | SPECIAL.get(row, {})
+        yield name, Loss(row=objective(row, **{**options, **more}))
 
 
 def others() -> Iterator[tuple[str, Loss]]:

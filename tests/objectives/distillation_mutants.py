@@ -26,13 +26,13 @@ from gnomon.objectives import (
     toward_reference,
 )
 
-NAMES = ("opd", "opd_sequence", "opsd")
+NAMES = ("opd", "opd,credit=answer", "opsd")
 CREDITS: dict[str, Callable[[Rollouts, Advantage], Tensor]] = {
     "discounted": partial(toward_reference, gamma=0.9),
     "away from the teacher": partial(reward_to_go, beta=-1.0),
     "the advantage beside it": partial(reward_to_go, beta=1.0),
 }
-OTHER = {"opd": 1.0, "opd_sequence": 0.0, "opsd": 1.0}
+OTHER = {"opd": 1.0, "opd,credit=answer": 0.0, "opsd": 1.0}
 """γ of the other form."""
 
 
@@ -94,9 +94,9 @@ def distillation_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "stillness under noise claimed", name, replace(row, noise=Noise.STILL)
         yield "groups of two needed", name, replace(row, min_group=2)
         yield "no teacher asked for", name, replace(row, needs=frozenset())
-    row = CASES["opd_sequence"].row
-    yield "into the next rollout", "opd_sequence", replace(row, credit=in_one_stream)
-    yield "the whole answer", "opd_sequence", replace(row, credit=whole_answer)
+    row = CASES["opd,credit=answer"].row
+    yield "into the next rollout", "opd,credit=answer", replace(row, credit=in_one_stream)
+    yield "the whole answer", "opd,credit=answer", replace(row, credit=whole_answer)
 
 
 def in_one_stream(rollouts: Rollouts, advantage: Advantage) -> Tensor:
@@ -104,4 +104,4 @@ def in_one_stream(rollouts: Rollouts, advantage: Advantage) -> Tensor:
 
 
 def others(name: str) -> str:
-    return "opd" if name == "opd_sequence" else "opd_sequence"
+    return "opd" if name == "opd,credit=answer" else "opd,credit=answer"

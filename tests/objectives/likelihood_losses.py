@@ -37,16 +37,10 @@ def _ahead(likelihoods: list[float], i: int) -> float:
     return likelihoods[i] - sum(others) / len(others)
 
 
-def verifree_loss(step: Step, logp: Tensor) -> Tensor:
+def verifree_loss(step: Step, logp: Tensor, baseline_on: str) -> Tensor:
     likely, total = _likelihoods(step), logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         reasoning, answer = tokens[:1], tokens[1:]
-        total = total + _ahead(likely[g], i) * logp[reasoning].sum() + likely[g][i] * logp[answer].sum()
-    return total / len(step.rollouts())
-
-
-def verifree_advantage_loss(step: Step, logp: Tensor) -> Tensor:
-    likely, total = _likelihoods(step), logp.new_zeros(())
-    for g, i, tokens in step.rollouts():
-        total = total + _ahead(likely[g], i) * logp[tokens].sum()
+        on_answer = _ahead(likely[g], i) if baseline_on == "all" else likely[g][i]
+        total = total + _ahead(likely[g], i) * logp[reasoning].sum() + on_answer * logp[answer].sum()
     return total / len(step.rollouts())

@@ -31,7 +31,7 @@ from gnomon.objectives import (
 )
 
 Weight = Callable[[Tensor], Tensor]
-NAMES = ("sft", "rft", "verifree", "verifree_advantage")
+NAMES = ("sft", "rft", "verifree", "verifree,baseline_on=all")
 
 
 def where_answer(rollouts: Rollouts, inside: Tensor, outside: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ CREDITS: dict[str, dict[str, Credit]] = {
         "the reward": by_reward,
         "certain if missing": certain_if_missing,
     },
-    "verifree_advantage": {
+    "verifree,baseline_on=all": {
         "no baseline on the answer": likelihood_on_answer,
         "no baseline": no_baseline,
         "the reward": terminal,

@@ -26,6 +26,7 @@ from gnomon.objectives import (
     ratio_weighted_k3,
     truncated,
 )
+from gnomon.objectives.options import RENAMED
 
 Loss = Callable[[Step, Tensor], Tensor]
 """The maximised textbook objective of a step, as a function of the policy's log-probabilities [T]."""
@@ -35,28 +36,32 @@ LOSSES = objective_losses.LOSSES | token_losses.LOSSES
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "dr_grpo": [{"clip_low": 0.1, "clip_high": 0.3}],
-    "grpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.0}],
+    "grpo": [
+        {"clip_low": 0.1, "clip_high": 0.3},
+        {"epsilon": 0.0},
+        {"deviation": "sample", "epsilon": 0.1},
+    ],
     "echo": [{"observation": 1.0, "clip_low": 0.1, "clip_high": 0.3}],
-    "grpo_sample_std": [{"epsilon": 0.1}],
-    "cispo": [{"clip_high": 0.1}, {"clip_high": 4.0}],
+    "cispo": [{"clip_high": 0.1}],
     "dapo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "entropy_mask": [{"share": 0.5, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
     "rl_zvp": [{"alpha": 0.7, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
-    "dppo": [{"clip_low": 0.1, "clip_high": 0.3, "cap": 1.2}],
-    "kimi_k15": [{"beta": 0.7}],
-    "kimi_k15_token": [{"beta": 0.7}],
+    "dppo": [
+        {"clip_low": 0.1, "clip_high": 0.3, "cap": 1.2},
+        {"by": "divergence", "clip_low": 0.01, "clip_high": 0.3, "cap": 1.2},
+    ],
+    "kimi_k15": [{"beta": 0.7}, {"ratio": "token", "beta": 0.7}],
     "dual_clip_ppo": [{"clip_low": 0.1, "clip_high": 0.3, "ceiling": 1.7}],
     "geometric_rejection": [{"least": 0.83, "most": 1.23, "clip_low": 0.1}],
     "gfpo": [
         {"keep": 2},
         {"keep": 3, "clip_low": 0.1, "clip_high": 0.3, "epsilon": 0.1},
-        {"by": "efficiency"},
         {"by": "efficiency", "keep": 2},
         {"by": "efficiency", "keep": 3, "clip_low": 0.1, "clip_high": 0.3, "epsilon": 0.1},
     ],
     "gmpo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "gspo": [{"clip_low": 0.17, "clip_high": 0.23}],
-    "icepop": [{"least": 0.0}, {"least": 0.83, "most": 1.23, "clip_low": 0.1}],
+    "icepop": [{"least": 0.83, "most": 1.23, "clip_low": 0.1}],
     "loop": [{"clip_low": 0.1, "clip_high": 0.3}],
     "sequence_is": [{"timestep": 1}, {"timestep": 2}],
     "sapo": [{"gain": 2.0, "loss": 0.5}],
@@ -70,25 +75,19 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "seed_grpo": [
         {"alpha": 0.9, "fade": "exponential"},
         {"fade": "focal", "clip_low": 0.1, "clip_high": 0.3},
-        {"baseline": "others"},
         {"baseline": "others", "alpha": 0.9, "fade": "exponential"},
         {"baseline": "others", "fade": "focal", "clip_low": 0.1, "clip_high": 0.3},
     ],
-    "opo": [{"baseline": "others"}],
-    "otb": [{"baseline": "others"}],
     "tis": [{"cap": 1.23, "clip_low": 0.1}],
     "maxrl_released": [{"epsilon": 0.1}],
     "maxrl_sub": [{"order": 1}, {"order": 3}],
-    "online_dpo": [{"beta": 0.7}],
-    "online_ipo": [{"beta": 0.7}],
+    "online_dpo": [{"beta": 0.7}, {"loss": "squared", "beta": 0.7}, {"loss": "hinge", "beta": 0.7}],
     "online_cpo": [{"beta": 0.7, "alpha": 0.3}],
     "online_orpo": [{"weight": 0.7}, {"weight": 0.7, "likelihood": "answer"}],
     "online_kto": [{"beta": 0.7, "success": 0.5, "failure": 2.0}],
-    "online_slic": [{"beta": 0.7}],
     "online_simpo": [{"beta": 1.2, "margin": 0.3}],
     "xpo": [{"beta": 0.7, "alpha": 0.3}],
-    "pass_at_k_analytic": [{"k": 1}, {"k": 3}],
-    "pass_at_k_centred": [{"k": 1}, {"k": 3}],
+    "pass_at_k_analytic": [{"k": 1}, {"k": 3}, {"scale": "none", "k": 1}, {"scale": "none", "k": 3}],
     "aspo": [{"clip_low": 0.1, "clip_high": 0.3, "cap": 1.7}],
     "clip_cov": [{"share": 0.3, "least": 0.2, "most": 1.0}],
     "m2po": [{"limit": 0.5, "epsilon": 0.1}],
@@ -96,14 +95,18 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "tpo": [{"temperature": 0.5}],
     "cpgd": [{"alpha": 0.7, "cap": 0.5}],
     "dcpo": [{"clip_low": 0.1, "clip_high": 0.4, "ceiling": 1.7, "epsilon": 0.1}],
-    "dppo_kl": [{"clip_low": 0.01, "clip_high": 0.3, "cap": 1.2}],
     "real": [{"temperature": 0.5}],
     "gdpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.1}],
     "lite_ppo": [{"clip_low": 0.1, "clip_high": 0.3}],
-    "psr": [{"clip_low": 0.1, "clip_high": 0.3}],
     "reinforce_rej": [{"failure": 0.0}],
-    "tilted": [{"beta": 0.5}, {"baseline": "others"}],
-    "w_reinforce": [{"success": 0.0}, {"success": 0.5}],
+    "tilted": [{"beta": 0.5}],
+    "w_reinforce": [
+        {"success": 0.5},
+        {"success": 0.5, "failure": 2.0},
+        {"success": 0.0, "failure": 2.0},
+        {"success": 0.5, "failure": 0.0},
+        {"success": 1.0, "failure": 0.0, "clip_low": 0.1, "clip_high": 0.3},
+    ],
     "pkpo": [{"k": 1}, {"k": 3}],
     "pkpo_loo": [{"k": 1}, {"k": 3}],
     "pkpo_marginal": [{"k": 3}],
@@ -127,11 +130,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"lam": 0.7, "bootstrap": "limit"},
     ],
     "ppo_whitened": [{"gamma": 0.9, "lam": 0.7, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
-    "reinforce_pp": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
-    "reinforce_pp_baseline": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "reinforce_pp": [
+        {"beta": 0.2, "epsilon": 0.1},
+        {"clip_low": 0.1, "clip_high": 0.3},
+        {"baseline": "group", "beta": 0.2, "epsilon": 0.1},
+        {"baseline": "group", "clip_low": 0.1, "clip_high": 0.3},
+    ],
     "reinforce_pp_loo": [{"beta": 0.2, "scale": 0.4}, {"clip_low": 0.1, "clip_high": 0.3}],
-    "brpo": [{"clip_low": 0.1, "clip_high": 0.3}],
-    "brpo_released": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "brpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"baseline": "group", "clip_low": 0.1, "clip_high": 0.3}],
     "gigpo": [{"gamma": 0.5, "weight": 0.3}, {"clip_low": 0.1, "clip_high": 0.3}],
     "hgpo": [{"gamma": 0.5, "history": 1, "alpha": 2.0}, {"history": 0, "clip_low": 0.1, "clip_high": 0.3}],
     "rebn": [{"gamma": 0.9, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
@@ -145,8 +151,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"compared": "rewards", "scale": "deviation"},
     ],
     "turn_ppo": [{"gamma": 0.9}, {"gamma": 0.9, "lam": 0.7}, {"clip_low": 0.1, "clip_high": 0.3}],
-    "turn_reinforce": [{"gamma": 0.9}],
-    "turn_reinforce_discounted": [{"gamma": 0.5}],
+    "turn_reinforce": [{"gamma": 0.9}, {"gamma": 0.5, "turns": "discounted"}],
     "rl2ml": [
         {"parameter": 0.0},
         {"parameter": 1.6},
@@ -160,6 +165,15 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"family": "D", "parameter": 1.4},
     ],
 }
+
+FORMER = {
+    former.row + "".join(f",{key}={value}" for key, value in former.options.items()): former
+    for former in RENAMED.values()
+    if former.options
+}
+"""What were rows of their own once, and have options now: by the name of the case."""
+FORMS = (*TABLE, *FORMER)
+"""The cases that everything is proved of: each row with default options, and each that was a row."""
 
 
 NARROW = ("geometric_rejection", "gspo", "gepo")
@@ -193,7 +207,8 @@ def collect(
     """
     cases = []
     for name, build in table.items():
-        for options in [{}, *variants.get(name, [])]:
+        former = [dict(each.options) for each in FORMER.values() if each.row == name]
+        for options in [{}, *former, *variants.get(name, [])]:
             row = build(**options)
             if not isinstance(getattr(row, "target", None), Target):
                 raise Unclaimed(f"objective {name!r} declares no target")

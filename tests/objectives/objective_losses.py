@@ -53,14 +53,21 @@ def _surrogate(ratio: Tensor, advantage: float, low: float, high: float) -> Tens
 
 
 def grpo_loss(
-    step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float, reference_weight: float = 0.0
+    step: Step,
+    logp: Tensor,
+    clip_low: float,
+    clip_high: float,
+    epsilon: float,
+    deviation: str = "population",
+    reference_weight: float = 0.0,
 ) -> Tensor:
+    spread = {"population": statistics.pstdev, "sample": statistics.stdev}[deviation]
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         group = step.rewards[g]
         advantage = 0.0
         if len(set(group)) > 1:
-            advantage = (group[i] - statistics.fmean(group)) / (statistics.pstdev(group) + epsilon)
+            advantage = (group[i] - statistics.fmean(group)) / (spread(group) + epsilon)
         ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
         log_reference = torch.tensor([step.reference[t] for t in tokens], dtype=logp.dtype) - logp[tokens]
         kl = log_reference.exp() - log_reference - 1
@@ -87,17 +94,6 @@ def dr_grpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, ca
             sampler = torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)
             each = each * torch.minimum((old - sampler).exp(), torch.tensor(cap, dtype=logp.dtype))
         total = total + each.sum() / step.max_tokens
-    return total / len(step.rollouts())
-
-
-def grpo_sample_std_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
-    total = logp.new_zeros(())
-    for g, i, tokens in step.rollouts():
-        group = step.rewards[g]
-        if tokens and len(set(group)) > 1:
-            advantage = (group[i] - statistics.fmean(group)) / (statistics.stdev(group) + epsilon)
-            ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
-            total = total + _surrogate(ratio, advantage, clip_low, clip_high).mean()
     return total / len(step.rollouts())
 
 
@@ -212,16 +208,14 @@ def _subset_credit(group: list[float], i: int, k: int) -> tuple[float, float]:
     ), statistics.pstdev(every)
 
 
-def pass_at_k_analytic_loss(step: Step, logp: Tensor, k: int) -> Tensor:
+def pass_at_k_analytic_loss(step: Step, logp: Tensor, k: int, scale: str) -> Tensor:
     def credit(group: list[float], i: int) -> float:
         excess, deviation = _subset_credit(group, i, k)
+        if scale == "none":
+            return excess
         return excess / deviation if deviation else 0.0
 
     return _credited(step, logp, credit) / len(step.rollouts())
-
-
-def pass_at_k_centred_loss(step: Step, logp: Tensor, k: int) -> Tensor:
-    return _credited(step, logp, lambda group, i: _subset_credit(group, i, k)[0]) / len(step.rollouts())
 
 
 def loop_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:

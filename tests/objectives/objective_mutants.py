@@ -12,7 +12,7 @@ from context_mutants import context_mutants
 from distillation_mutants import distillation_mutants
 from entropy_mutants import entropy_mutants
 from likelihood_mutants import likelihood_mutants
-from objective_cases import CASES, Case
+from objective_cases import CASES, FORMS, Case
 from off_policy_mutants import off_policy_mutants
 from outcome_mutants import outcome_mutants
 from position_mutants import position_mutants
@@ -25,7 +25,6 @@ from trust_region_mutants import trust_region_mutants
 from turn_mutants import turn_mutants
 
 from gnomon.objectives import (
-    TABLE,
     Baseline,
     CountWeight,
     Denominators,
@@ -222,13 +221,13 @@ def mutants() -> dict[str, Case]:
     def add(what: str, name: str, row: Objective) -> None:
         found[f"{name}: {what}"] = replace(CASES[name], row=row)
 
-    for name in TABLE:
+    for name in FORMS:
         row = CASES[name].row
         add("sign flipped", name, of_advantage(row, lambda a: -a))
         if row.reach < Reach.STEP:  # A step that must stay whole is its own micro-batch.
             add("denominators of the micro-batch", name, micro_batch(row))
         if row.reach > Reach.TOKEN:
-            held = STEEP if name == "online_slic" else name
+            held = STEEP if name == "online_dpo,loss=hinge" else name
             add(NEARER, held, nearer(CASES[held].row))
         add("divided by groups", name, of_weights(row, lambda w, t, d: w * d.sequences / d.groups))
         add("divided by the rollouts that have tokens", name, of_weights(row, of_rollouts_with_tokens))
@@ -361,11 +360,17 @@ def counting_mutants() -> Iterator[tuple[str, Objective]]:
     yield "times N of pass_at_all", of_advantage(CASES["pass_at_all"].row, lambda a: a * a.shape[1])
     yield "compared with the mean of pass_at_all", replace(CASES["pass_at_all"].row, advantage=mean_centred)
     yield "not divided of pass_at_k_analytic", counted_by("pass_at_k_analytic", partial(centred_pass_weight, k=2))
-    yield "divided of pass_at_k_centred", counted_by("pass_at_k_centred", partial(analytic_weight, k=2))
-    yield "k = 1 of pass_at_k_centred", counted_by("pass_at_k_centred", partial(centred_pass_weight, k=1))
     yield (
-        "population deviation of grpo_sample_std",
-        replace(CASES["grpo_sample_std"].row, advantage=CASES["grpo"].row.advantage),
+        "divided of pass_at_k_analytic,scale=none",
+        counted_by("pass_at_k_analytic,scale=none", partial(analytic_weight, k=2)),
+    )
+    yield (
+        "k = 1 of pass_at_k_analytic,scale=none",
+        counted_by("pass_at_k_analytic,scale=none", partial(centred_pass_weight, k=1)),
+    )
+    yield (
+        "population deviation of grpo,deviation=sample",
+        replace(CASES["grpo,deviation=sample"].row, advantage=CASES["grpo"].row.advantage),
     )
     yield "leave-one-out of reinforce_centred", replace(CASES["reinforce_centred"].row, advantage=leave_one_out)
     yield "baseline missing of reinforce_centred", replace(CASES["reinforce_centred"].row, advantage=raw)

@@ -32,7 +32,7 @@ from gnomon.objectives import (
     unclipped,
 )
 
-NAMES = ("dppo", "kimi_k15", "kimi_k15_token", "topr")
+NAMES = ("dppo", "kimi_k15", "kimi_k15,ratio=token", "topr")
 TIGHT = "dppo,clip_low=0.1,clip_high=0.3,cap=1.2"
 
 
@@ -110,7 +110,7 @@ PENALTY_MUTANTS: dict[str, dict[str, Penalty | None]] = {
         "pushes away": lambda tokens: -squared_sequence_log_ratio(tokens),
         "not halved": lambda tokens: 2 * squared_sequence_log_ratio(tokens),
     },
-    "kimi_k15_token": {
+    "kimi_k15,ratio=token": {
         "missing": None,
         "of answers": squared_sequence_log_ratio,
         "of the proximal policy": lambda tokens: squared_log_ratio(centred(tokens)),

@@ -26,7 +26,7 @@ def _clipped(step: Step, logp: Tensor, low: float, high: float, credit: Callable
     return total / len(step.rollouts())
 
 
-def psr_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+def _successes(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
     return _clipped(step, logp, clip_low, clip_high, lambda g, i: 1.0 if step.rewards[g][i] == 1 else 0.0)
 
 
@@ -34,10 +34,12 @@ def _failures(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Te
     return _clipped(step, logp, clip_low, clip_high, lambda g, i: -1.0 if step.rewards[g][i] == 0 else 0.0)
 
 
-def w_reinforce_loss(step: Step, logp: Tensor, success: float, clip_low: float, clip_high: float) -> Tensor:
+def w_reinforce_loss(
+    step: Step, logp: Tensor, success: float, clip_low: float, clip_high: float, failure: float
+) -> Tensor:
     """λ times the positive part and the negative part, apart."""
-    positive = psr_loss(step, logp, clip_low, clip_high)
-    return success * positive + _failures(step, logp, clip_low, clip_high)
+    positive = _successes(step, logp, clip_low, clip_high)
+    return success * positive + failure * _failures(step, logp, clip_low, clip_high)
 
 
 def raft_pp_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:

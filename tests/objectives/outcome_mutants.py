@@ -40,8 +40,15 @@ from gnomon.objectives import (
     terminal,
 )
 
-CLIPPED = ("psr", "w_reinforce", "raft_pp", "reinforce_rej", "tilted", "tilted,baseline=others")
-LOPSIDED = "psr,clip_low=0.1,clip_high=0.3"
+CLIPPED = (
+    "w_reinforce,success=1.0,failure=0.0",
+    "w_reinforce",
+    "raft_pp",
+    "reinforce_rej",
+    "tilted",
+    "tilted,baseline=others",
+)
+LOPSIDED = "w_reinforce,success=1.0,failure=0.0,clip_low=0.1,clip_high=0.3"
 
 
 def weighed(success: float, failure: float) -> Advantage:
@@ -107,7 +114,11 @@ def by_step(rewards: Tensor) -> Tensor:
 
 
 ADVANTAGES: dict[str, dict[str, Advantage]] = {
-    "psr": {"of failures": weighed(0.0, -1.0), "of both": weighed(1.0, -1.0), "centred": mean_centred},
+    "w_reinforce,success=1.0,failure=0.0": {
+        "of failures": weighed(0.0, -1.0),
+        "of both": weighed(1.0, -1.0),
+        "centred": mean_centred,
+    },
     "w_reinforce,success=0.0": {
         "of successes": weighed(1.0, 0.0),
         "of both": weighed(1.0, -1.0),
@@ -206,7 +217,11 @@ def outcome_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "ratio added", name, replace(CASES[name].row, ratio=partial(ppo_clip, low=0.2, high=0.2))
     for name in ("opo", "tilted", "lite_ppo"):
         yield "no baseline claimed", name, replace(CASES[name].row, baseline=Baseline.NONE)
-    kinds = {"w_reinforce,success=0.0": Singleton.RAW, "w_reinforce": Singleton.SHIFTED, "psr": Singleton.AFFINE}
+    kinds = {
+        "w_reinforce,success=0.0": Singleton.RAW,
+        "w_reinforce": Singleton.SHIFTED,
+        "w_reinforce,success=1.0,failure=0.0": Singleton.AFFINE,
+    }
     for name, kind in kinds.items():
         yield f"{kind} singleton claimed", name, replace(CASES[name].row, singleton=kind)
     plain = PolicyGradient(weight=lambda *_: 1.0, text="∇p")

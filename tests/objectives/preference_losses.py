@@ -34,16 +34,13 @@ def _implicit(step: Step, logp: Tensor) -> Score:
     return lambda tokens: logp[tokens].sum() - reference[tokens].sum()
 
 
-def online_dpo_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
-    return _paired(step, logp, _implicit(step, logp), lambda gap: logsigmoid(beta * gap))
-
-
-def online_ipo_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
-    return _paired(step, logp, _implicit(step, logp), lambda gap: -((gap - 1 / (2 * beta)) ** 2))
-
-
-def online_slic_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
-    return _paired(step, logp, _implicit(step, logp), lambda gap: -(1 - beta * gap).relu())
+def online_dpo_loss(step: Step, logp: Tensor, beta: float, loss: str = "logistic") -> Tensor:
+    of_gap = {
+        "logistic": lambda gap: logsigmoid(beta * gap),
+        "squared": lambda gap: -((gap - 1 / (2 * beta)) ** 2),
+        "hinge": lambda gap: -(1 - beta * gap).relu(),
+    }
+    return _paired(step, logp, _implicit(step, logp), of_gap[loss])
 
 
 def online_simpo_loss(step: Step, logp: Tensor, beta: float, margin: float) -> Tensor:

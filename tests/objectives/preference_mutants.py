@@ -38,10 +38,18 @@ from gnomon.objectives import (
     unclipped,
 )
 
-NAMES = ("online_dpo", "online_ipo", "online_slic", "online_simpo", "online_cpo", "online_orpo", "xpo")
+NAMES = (
+    "online_dpo",
+    "online_dpo,loss=squared",
+    "online_dpo,loss=hinge",
+    "online_simpo",
+    "online_cpo",
+    "online_orpo",
+    "xpo",
+)
 BY_ANSWER = "online_orpo,weight=0.7,likelihood=answer"
 EXPLORING = "xpo,beta=0.7,alpha=0.3"
-STEEP = "online_slic,beta=0.7"
+STEEP = "online_dpo,loss=hinge,beta=0.7"
 """With the β of the default hardly a margin is ever wide enough to end the pull."""
 
 
@@ -199,12 +207,15 @@ RATIOS: dict[str, dict[str, Ratio]] = {
         "hinge": partial(hinge_pairs, beta=0.1),
         "squared": partial(squared_pairs, beta=0.1),
     },
-    "online_ipo": {
+    "online_dpo,loss=squared": {
         "halved": halved,
         "another target": half_the_target,
         "never too far apart": lambda tokens: squared_pairs(tokens, beta=0.1).clamp(min=0),
     },
-    "online_slic": {"logistic": partial(logistic_pairs, beta=0.1), "never done": partial(hinge_pairs, beta=1e-9)},
+    "online_dpo,loss=hinge": {
+        "logistic": partial(logistic_pairs, beta=0.1),
+        "never done": partial(hinge_pairs, beta=1e-9),
+    },
     STEEP: {"margin of the gap": margin_of_one, "never done": lambda tokens: 0.7 * torch.ones_like(tokens.logp)},
     "online_cpo": {
         "no likelihood": partial(unanchored_pairs, beta=0.1, alpha=0.0),
@@ -283,7 +294,7 @@ def preference_mutants() -> Iterator[tuple[str, str, Objective]]:
         for noise in Noise:
             if noise is not row.noise:
                 yield f"{noise.name} under noise claimed", name, replace(row, noise=noise)
-    for name in ("online_dpo", "online_ipo", STEEP, "online_simpo", "xpo"):
+    for name in ("online_dpo", "online_dpo,loss=squared", STEEP, "online_simpo", "xpo"):
         row = CASES[name].row
         for what, view in VIEWS.items():
             if name != "online_simpo" or ("reference" not in what and what != "per token"):
@@ -294,7 +305,7 @@ def preference_mutants() -> Iterator[tuple[str, str, Objective]]:
         for view in (unpaired, one_group, as_it_began):
             yield f"margin {view.__name__}", name, replace(row, ratio=partial(_seen_as, view=view, ratio=row.ratio))
     yield from prospect_mutants()
-    for name in ("online_ipo", "online_slic", "online_simpo", "online_cpo", "online_orpo"):
+    for name in ("online_dpo,loss=squared", "online_dpo,loss=hinge", "online_simpo", "online_cpo", "online_orpo"):
         other = CASES["online_dpo"].row.target
         yield "the target of another claimed", name, replace(CASES[name].row, target=other)
     for name, ratios in RATIOS.items():

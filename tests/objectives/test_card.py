@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from objective_cases import CASES, FORMS
 from objective_steps import EDGE_STEPS
 from torch import Tensor
 
@@ -172,9 +173,9 @@ def test_a_card_of_every_row(name: str) -> None:
     assert "not finite" not in text
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", FORMS)
 def test_edges_are_what_the_row_declares(name: str) -> None:
-    row = objective(name)
+    row = CASES[name].row
     found = edges(row, group=size_for(row))
     alone = found["a group of one"]
     assert alone.startswith("refused") == (row.singleton is Singleton.REFUSED)
@@ -258,14 +259,14 @@ def test_what_is_declared_is_told_in_the_words_of_its_source() -> None:
     assert "a function of the others\n" in str(card("rloo"))
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("several", [False, True])
 def test_a_card_says_what_a_sampler_apart_does_to_one_update_and_to_several(name: str, several: bool) -> None:
     """A row is blind to the distance between sampler and policy where its card says so, and only there.
 
     The centre is what a learner takes: the policy as the batch began, if it is for several updates or the row corrects.
     """
-    row = objective(name)
+    row = CASES[name].row
     said = declarations(row)["mismatch_several_updates" if several else "mismatch_one_update"]
     step = EDGE_STEPS["mixed"]
     logp = [value + 1e-4 * (t % 7 - 3) for t, value in enumerate(step.logp)]

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from objective_cases import CASES, LOSSES, Case, Unclaimed, collect
+from objective_cases import CASES, FORMS, LOSSES, Case, Unclaimed, collect
 from objective_checks import check_expectation
 from torch import Tensor
 
 from gnomon.objectives import (
-    TABLE,
     ClosedForm,
     Data,
     Denominators,
@@ -30,7 +29,7 @@ from gnomon.objectives import (
 from gnomon.theory.exact import declared_gradient, moments
 from gnomon.theory.world import correct, outcomes_for, world
 
-SHAPED = [name for name in TABLE if isinstance(objective(name).target, FrozenShape | SharedLength | TokenShape)]
+SHAPED = [name for name in FORMS if isinstance(CASES[name].row.target, FrozenShape | SharedLength | TokenShape)]
 
 
 PAIRS = ("clip_cov", "gepo", "tpo")
@@ -85,9 +84,9 @@ def missed(row: Objective) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", FORMS)
 def test_a_row_that_is_wrong_as_its_shape_is_wrong_is_found_by_its_closed_form(name: str) -> None:
-    row = twisted(objective(name))
+    row = twisted(CASES[name].row)
     if name in SHAPED:
         assert missed(replace(row, target=replace(row.target, closed=None))) == "", "the shape follows the row"
         assert "closed form" in missed(row)
@@ -96,8 +95,8 @@ def test_a_row_that_is_wrong_as_its_shape_is_wrong_is_found_by_its_closed_form(n
 
 
 SWAPPED = [
-    ("grpo", "grpo_sample_std"),
-    ("grpo_sample_std", "grpo"),
+    ("grpo", "grpo,deviation=sample"),
+    ("grpo,deviation=sample", "grpo"),
     ("gspo", "dapo"),
     ("dapo", "grpo"),
     ("cispo", "reinforce_pp"),
@@ -112,14 +111,14 @@ SWAPPED = [
     ("ppo", "turn_ppo"),
     ("ppo_whitened", "rebn"),
     ("rebn", "ppo_whitened"),
-    ("turn_reinforce", "turn_reinforce_discounted"),
+    ("turn_reinforce", "turn_reinforce,gamma=0.9,turns=discounted"),
     ("turn_reinforce", "turn_reinforce,gamma=0.9"),
     ("turn_grpo", "turn_grpo,compared=reached"),
     ("turn_grpo,compared=reached", "turn_grpo"),
     ("turn_grpo", "turn_grpo,compared=turns,gamma=0.5"),
     ("turn_grpo,compared=reached", "turn_grpo,compared=rewards,gamma=0.5"),
-    ("brpo", "brpo_released"),
-    ("brpo_released", "brpo"),
+    ("brpo", "brpo,baseline=group"),
+    ("brpo,baseline=group", "brpo"),
     ("reinforce_pp_loo", "reinforce_pp_loo,beta=0.2,scale=0.4"),
     ("reinforce_pp_loo", "reinforce_pp"),
     ("luffy_paper", "luffy_paper,gamma=0.3"),

@@ -24,11 +24,9 @@ from gnomon.objectives import (
     family_weight,
     gmpo,
     grpo,
-    grpo_sample_std,
     gspo,
     k2,
     kimi_k15,
-    kimi_k15_token,
     maxrl,
     maxrl_control,
     maxrl_released,
@@ -39,7 +37,6 @@ from gnomon.objectives import (
     pkpo,
     pkpo_loo,
     pkpo_marginal,
-    psr,
     raw,
     reinforce,
     reinforce_centred,
@@ -152,7 +149,7 @@ def test_pass_at_k_rows_climb_pass_at_k(k: int) -> None:
     truth = k * (1 - p) ** (k - 1) * slope
     rows = [pkpo(k), pkpo_loo(k), *([pkpo_marginal(k)] if k > 1 else [])]
     assert all(close(expected(row, 4), truth) for row in rows)
-    assert close(expected(objective("pass_at_k_centred", k=k), 4), (1 / k - 1 / 4) * truth)
+    assert close(expected(objective("pass_at_k_analytic", k=k, scale="none"), 4), (1 / k - 1 / 4) * truth)
 
 
 def test_the_best_of_all_is_pass_at_n_over_n() -> None:
@@ -169,7 +166,7 @@ def test_grpo_in_pairs_is_leave_one_out_up_to_scale() -> None:
     """With the population deviation the scale is one; with the sample deviation it is √½."""
     plain = {"aggregate": sequence_sum}
     assert close(expected(replace(grpo(epsilon=0.0), **plain), 2), expected(rloo(), 2))
-    sampled = expected(replace(grpo_sample_std(epsilon=0.0), **plain), 2)
+    sampled = expected(replace(grpo(epsilon=0.0, deviation="sample"), **plain), 2)
     assert close(sampled, math.sqrt(0.5) * expected(rloo(), 2))
     assert not close(expected(replace(grpo(epsilon=0.0), **plain), 3), expected(rloo(), 3), 1e-3)
 
@@ -177,7 +174,8 @@ def test_grpo_in_pairs_is_leave_one_out_up_to_scale() -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_two_deviations_differ_by_a_factor(group: int) -> None:
     factor = math.sqrt((group - 1) / group)
-    assert close(expected(grpo_sample_std(epsilon=0.0), group), factor * expected(grpo(epsilon=0.0), group))
+    sampled = expected(grpo(epsilon=0.0, deviation="sample"), group)
+    assert close(sampled, factor * expected(grpo(epsilon=0.0), group))
     assert close(expected(reinforce_centred(), group), (group - 1) / group * expected(rloo(), group))
 
 
@@ -325,7 +323,7 @@ def test_kimi_k15_stands_still_where_the_regularised_reward_is_highest(size: flo
     assert moved(exact) < 1e-12
     assert (
         moved(kimi_k15(beta)) > 1e-2
-        and moved(replace(kimi_k15_token(beta), advantage=partial(less, value=value))) > 1e-2
+        and moved(replace(kimi_k15(beta, "token"), advantage=partial(less, value=value))) > 1e-2
     )
 
 
@@ -391,7 +389,8 @@ def test_psr_nsr_and_w_reinforce_are_one_direction_under_three_baselines(group: 
     policy = place.logits()
     possible = outcomes(place, policy, correct)
     scatter = []
-    for row, factor in ((psr(), 1.0), (w_reinforce(success=0.0), 1.0), (w_reinforce(), 1.1)):
+    psr = w_reinforce(success=1.0, failure=0.0)
+    for row, factor in ((psr, 1.0), (w_reinforce(success=0.0), 1.0), (w_reinforce(), 1.1)):
         found = moments(row, place, policy=policy, behavior=policy, possible=possible, group=group)
         assert close(found.mean, factor * slope)
         scatter.append(found.variance / factor**2)
@@ -512,10 +511,10 @@ def test_trajectory_balance_maximises_reward_less_divergence() -> None:
 
 
 def test_distillation_by_tokens_is_not_distillation_by_answers() -> None:
-    """`opd` moves every next-token distribution toward the teacher's, the states held still:
-    −Σ_s P(s)·∇KL(π(·|s)‖π_T(·|s)). `opd_sequence` follows −∇KL(π‖π_T) of answers, which also leads away from states
-    where the two disagree, and takes the log-ratios of all tokens to come. The first is also the penalty k2 without a
-    reward, and the sum over all tokens of a distribution that `regularize.estimator=full` has."""
+    """`opd` moves every next-token distribution toward the teacher's, the states held still: −Σ_s
+    P(s)·∇KL(π(·|s)‖π_T(·|s)). With `credit=answer` it follows −∇KL(π‖π_T) of answers, which also leads away from
+    states where the two disagree, and takes the log-ratios of all tokens to come. The first is also the penalty k2
+    without a reward, and the sum over all tokens of a distribution that `regularize.estimator=full` has."""
     place = world()
     policy, teacher = place.logits(), place.anchor()
     possible = outcomes(place, policy, correct)
@@ -532,15 +531,14 @@ def test_distillation_by_tokens_is_not_distillation_by_answers() -> None:
     )
     sizes = Denominators(groups=15, sequences=1, tokens=len(nothing), max_tokens=3)
 
-    def expected(name: str) -> Tensor:
-        row = objective(name)
+    def expected(row: Objective) -> Tensor:
         kappa = row.coefficients(replace(tokens, advantage=row.credits(step)), sizes)
         return 3 * (chance * kappa) @ place.scores(policy)
 
-    by_token, by_answer = expected("opd"), expected("opd_sequence")
+    by_token, by_answer = expected(objective("opd")), expected(objective("opd", credit="answer"))
     penalised = replace(reinforce(), penalty=k2, penalty_weight=1.0)
     assert close(by_token, (chance * penalised.coefficients(tokens, sizes)) @ place.scores(policy))
-    assert close(by_token, expected("opsd"))
+    assert close(by_token, expected(objective("opsd")))
     to_go = reward_to_go(replace(step, rewards=0 * step.rewards), raw, beta=1.0)
     assert close(by_answer, (chance * to_go) @ place.scores(policy))
     logits = policy.clone().requires_grad_()

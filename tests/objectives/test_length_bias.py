@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from objective_cases import CASES, FORMS
 from torch import Tensor
 
 from gnomon.objectives import (
-    TABLE,
     Baseline,
     Objective,
     Rollouts,
@@ -146,9 +146,9 @@ def test_enumeration_and_sampling_agree(name: str) -> None:
     assert abs(exact.wrong - drawn.wrong) < 4 * drawn.wrong_error
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", FORMS)
 def test_every_row_pulls_or_does_not_as_its_divisor_says(name: str) -> None:
-    row = objective(name)
+    row = CASES[name].row
     if row.credit is not terminal:
         pytest.skip("credit of its own may look at length")
     found = length_bias(row, group=max(4, row.min_group))

@@ -18,7 +18,7 @@ METHODS = {
     "Lite PPO": "lite_ppo",
     "Magistral": "magistral",
     "ScaleRL": "scale_rl",
-    "PSR, W-REINFORCE": "psr w_reinforce",
+    "PSR, W-REINFORCE": "w_reinforce",
     "RAFT++ and Reinforce-Rej": "raft_pp reinforce_rej",
     "entropic risk": "tilted",
     "GDPO": "gdpo",
@@ -30,7 +30,7 @@ METHODS = {
     "BAPO": "bapo",
     "GPPO": "gppo",
     "ASPO": "aspo",
-    "DPPO by total variation and by KL": "dppo dppo_kl",
+    "DPPO by total variation and by KL": "dppo",
     "LUSPO": "luspo",
     "VESPO": "vespo",
     "OPSM": "opsm",
@@ -39,7 +39,7 @@ METHODS = {
     "optimal token baseline, also over turns": "otb",
     "trajectory balance": "tba",
     "A*-PO": "a_star_po",
-    "Kimi's mirror descent": "kimi_k15 kimi_k15_token",
+    "Kimi's mirror descent": "kimi_k15",
     "REAL": "real",
     "FIPO": "fipo",
     "RL-ZVP": "rl_zvp",
@@ -48,7 +48,7 @@ METHODS = {
     "KTO, CPO, ORPO and TPO online": "online_kto online_cpo online_orpo tpo",
     "ECHO": "echo",
     "a critic with a λ of its own": "vc_ppo vapo",
-    "on-policy distillation by tokens and by answers, and of oneself": "opd opd_sequence opsd",
+    "on-policy distillation by tokens and by answers, and of oneself": "opd opsd",
 }
 """Rows of published methods, by what they are called there."""
 

@@ -17,9 +17,7 @@ from gnomon.objectives import (
     Tokens,
     best_against_worst,
     online_dpo,
-    online_ipo,
     online_simpo,
-    online_slic,
     reference_likelihood,
     xpo,
 )
@@ -71,8 +69,8 @@ def answers_logp(logits: Tensor) -> Tensor:
 
 GAINS: dict[str, tuple[Objective, Callable[[Tensor], Tensor], bool]] = {
     "online_dpo": (online_dpo(0.7), lambda gap: logsigmoid(0.7 * gap), True),
-    "online_ipo": (online_ipo(0.7), lambda gap: -((gap - 1 / 1.4) ** 2), True),
-    "online_slic": (online_slic(0.7), lambda gap: -(1 - 0.7 * gap).relu(), True),
+    "online_ipo": (online_dpo(0.7, "squared"), lambda gap: -((gap - 1 / 1.4) ** 2), True),
+    "online_slic": (online_dpo(0.7, "hinge"), lambda gap: -(1 - 0.7 * gap).relu(), True),
     "online_simpo": (online_simpo(1.2, 0.3), lambda gap: logsigmoid(1.2 * gap - 0.3), False),
 }
 """A row, what a pair gains by its gap, and whether the gap is measured from the reference, else per token."""
@@ -132,9 +130,9 @@ def test_ipo_stands_still_where_the_gap_is_the_excess_of_preference_over_twice_b
     beta = 0.4 / max(abs(gap), 0.1)
     chance = (1 + 2 * beta * gap) / 2
     assert 0 < chance < 1
-    assert float(judged(online_ipo(beta), *pair, chance).abs().max()) < 1e-13
+    assert float(judged(online_dpo(beta, "squared"), *pair, chance).abs().max()) < 1e-13
     certain = 1 / (2 * abs(gap))
-    assert float(judged(online_ipo(certain), *pair, float(gap > 0)).abs().max()) < 1e-13
+    assert float(judged(online_dpo(certain, "squared"), *pair, float(gap > 0)).abs().max()) < 1e-13
 
 
 def test_xpo_moves_away_from_what_the_reference_would_say() -> None:
@@ -191,10 +189,10 @@ def test_pulls_worked_by_hand() -> None:
     """A pair with log-ratios 3 and −1 to the reference, of two tokens and one."""
     pair = step([2, 1], [1, -1], [3.0, -1.0])
     assert online_dpo(0.1).ratio(pair).tolist() == pytest.approx([0.1 * sigmoid(-0.4)] * 3)
-    assert online_ipo(0.1).ratio(pair).tolist() == pytest.approx([10 - 8] * 3)
-    assert online_ipo(0.5).ratio(pair).tolist() == pytest.approx([2 - 8] * 3)
-    assert online_slic(0.1).ratio(pair).tolist() == pytest.approx([0.1] * 3)
-    assert online_slic(0.3).ratio(pair).tolist() == [0.0] * 3
+    assert online_dpo(0.1, "squared").ratio(pair).tolist() == pytest.approx([10 - 8] * 3)
+    assert online_dpo(0.5, "squared").ratio(pair).tolist() == pytest.approx([2 - 8] * 3)
+    assert online_dpo(0.1, "hinge").ratio(pair).tolist() == pytest.approx([0.1] * 3)
+    assert online_dpo(0.3, "hinge").ratio(pair).tolist() == [0.0] * 3
     pull = 2 * sigmoid(1 - 2 * (1.5 + 1))
     assert online_simpo(2.0, 1.0).ratio(pair).tolist() == pytest.approx([pull / 2] * 2 + [pull])
     assert reference_likelihood(pair).tolist() == pytest.approx([-math.exp(-3) / 2] * 2 + [-math.exp(1) / 2])

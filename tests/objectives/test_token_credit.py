@@ -22,7 +22,6 @@ from gnomon.objectives import (
     ppo_whitened,
     raw,
     reinforce_pp,
-    reinforce_pp_baseline,
     reinforce_pp_loo,
     reward_to_go,
     sequence_mean,
@@ -297,11 +296,11 @@ def test_whitening_by_the_step_bends_less_the_larger_the_step() -> None:
 
 def test_in_a_step_of_one_group_its_mean_makes_no_difference() -> None:
     """Whitening takes off a mean in any case; in several groups it does."""
-    assert close(expected(reinforce_pp_baseline(), 3), expected(reinforce_pp(), 3))
+    assert close(expected(reinforce_pp(baseline="group"), 3), expected(reinforce_pp(), 3))
     step = rollouts([[1, 2], [3, 1]], [[1.0, 0.0], [1.0, 1.0]])
-    assert not torch.allclose(reinforce_pp_baseline().credits(step), reinforce_pp().credits(step), atol=0.1)
+    assert not torch.allclose(reinforce_pp(baseline="group").credits(step), reinforce_pp().credits(step), atol=0.1)
     last = (1 / 14) / ((0.75 - 0.25 / 7) / 6) ** 0.5
-    assert reinforce_pp_baseline().credits(step)[3:].tolist() == pytest.approx([last] * 4)
+    assert reinforce_pp(baseline="group").credits(step)[3:].tolist() == pytest.approx([last] * 4)
 
 
 def beside(row: Objective, neighbour: Callable[[str], float]) -> Tensor:
@@ -334,7 +333,7 @@ def beside(row: Objective, neighbour: Callable[[str], float]) -> Tensor:
 def test_what_a_prompt_learns_depends_on_its_neighbours_unless_the_scale_stands_still() -> None:
     """Whitening ties the prompts of a step together; the mean of the group frees them from each other's level alone."""
     always, never = (lambda answer: 1.0), (lambda answer: 0.0)
-    plain, based, still = reinforce_pp(), reinforce_pp_baseline(), reinforce_pp_loo()
+    plain, based, still = reinforce_pp(), reinforce_pp(baseline="group"), reinforce_pp_loo()
     assert apart(beside(plain, always), beside(plain, never)) > 0.1
     assert close(beside(based, always), beside(based, never))
     assert apart(beside(based, correct), beside(based, never)) > 0.1

@@ -19,7 +19,6 @@ from gnomon.objectives import (
     Objective,
     Rollouts,
     brpo,
-    brpo_released,
     budget_credit,
     mean_centred,
     objective,
@@ -30,7 +29,6 @@ from gnomon.objectives import (
     turn_grpo,
     turn_ppo,
     turn_reinforce,
-    turn_reinforce_discounted,
     turn_returns,
 )
 from gnomon.theory.exact import declared_gradient, moments, report
@@ -92,7 +90,7 @@ def rollouts(
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.9, 1.0])
 def test_weighed_turns_climb_the_discounted_return(gamma: float) -> None:
     for group in (1, 2):
-        assert close(expected(turn_reinforce_discounted(gamma), group), gradient_of(earned(gamma)))
+        assert close(expected(turn_reinforce(gamma, "discounted"), group), gradient_of(earned(gamma)))
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.9])
@@ -101,7 +99,7 @@ def test_the_usual_form_does_not(gamma: float) -> None:
     assert close(expected(turn_reinforce(1.0), 1), gradient_of(earned(1.0)))
 
 
-@pytest.mark.parametrize(("row", "whole"), [(turn_reinforce(0.5), False), (turn_reinforce_discounted(0.5), True)])
+@pytest.mark.parametrize(("row", "whole"), [(turn_reinforce(0.5), False), (turn_reinforce(0.5, "discounted"), True)])
 def test_the_usual_form_is_the_gradient_of_nothing(row: Objective, whole: bool) -> None:
     """The Jacobian of a gradient is symmetric."""
     place = world()
@@ -119,7 +117,7 @@ def test_returns_of_turns_by_hand() -> None:
     """Turns of two and one token, no token at all, and one turn that ends before its rollout's second reward."""
     step = rollouts([[3, 0, 1]], [0, 0, 1, 0], [[[1.0, 4.0], [9.0, 9.0], [2.0, 8.0]]])
     assert turn_returns(step, raw, gamma=0.5).tolist() == [3, 3, 4, 2]
-    assert turn_reinforce_discounted(0.5).credits(step).tolist() == [3, 3, 2, 2]
+    assert turn_reinforce(0.5, "discounted").credits(step).tolist() == [3, 3, 2, 2]
     assert turn_reinforce(0.0).credits(step).tolist() == [1, 1, 4, 2]
     # Of the turns 3, 4 and 2: mean 3, deviation √⅔.
     found = standardised_turn_returns(step, raw, gamma=0.5, epsilon=0.0)
@@ -348,7 +346,7 @@ def test_the_released_form_shrinks_early_segments_most(group: int) -> None:
     to_come = torch.stack([by_budget()[y, j:].sum() / 3 for y, j in zip(place.answer, segment, strict=True)])
     shrunk = to_come * (1 - (3 - segment.to(F64)) / (3 * group)) / 3
     claim = (place.chances(place.logits())[place.answer] * shrunk) @ place.scores(place.logits())
-    assert close(expected(brpo_released(), group), claim)
+    assert close(expected(brpo(baseline="group"), group), claim)
     assert cosine(claim, gradient_of(by_budget().mean(dim=1))) < 0.9999
 
 
@@ -381,7 +379,7 @@ def test_credit_over_budgets_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("name", "option", "value"),
-    [("turn_ppo", "lam", 1.5), ("turn_reinforce_discounted", "gamma", -0.1), ("rebn", "epsilon", -1.0)],
+    [("turn_ppo", "lam", 1.5), ("turn_reinforce", "gamma", -0.1), ("rebn", "epsilon", -1.0)],
 )
 def test_options_of_turns_out_of_range_are_refused(name: str, option: str, value: float) -> None:
     with pytest.raises(ValueError, match=option):

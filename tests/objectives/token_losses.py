@@ -134,16 +134,10 @@ def _centred(group: list[float], i: int) -> float:
 
 
 def reinforce_pp_loss(
-    step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float, epsilon: float
+    step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float, epsilon: float, baseline: str
 ) -> Tensor:
-    credit = _whitened(_to_go(step, beta, lambda group, i: group[i]), epsilon)
-    return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
-
-
-def reinforce_pp_baseline_loss(
-    step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float, epsilon: float
-) -> Tensor:
-    credit = _whitened(_to_go(step, beta, _centred), epsilon)
+    own = _centred if baseline == "group" else lambda group, i: group[i]
+    credit = _whitened(_to_go(step, beta, own), epsilon)
     return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
 
 
@@ -166,15 +160,12 @@ def _distilled(step: Step, logp: Tensor, reward: Callable[[list[int], int], floa
     return total / _share(step)
 
 
-def opd_loss(step: Step, logp: Tensor) -> Tensor:
-    return _distilled(step, logp, lambda tokens, place: step.reference[tokens[place]] - step.proximal[tokens[place]])
+def opd_loss(step: Step, logp: Tensor, credit: str = "token") -> Tensor:
+    def ahead(tokens: list[int], place: int) -> float:
+        rest = tokens[place:] if credit == "answer" else tokens[place : place + 1]
+        return sum(step.reference[t] for t in rest) - sum(step.proximal[t] for t in rest)
 
-
-def opd_sequence_loss(step: Step, logp: Tensor) -> Tensor:
-    def rest(tokens: list[int], place: int) -> float:
-        return sum(step.reference[t] for t in tokens[place:]) - sum(step.proximal[t] for t in tokens[place:])
-
-    return _distilled(step, logp, rest)
+    return _distilled(step, logp, ahead)
 
 
 def opsd_loss(step: Step, logp: Tensor) -> Tensor:
@@ -209,12 +200,8 @@ def _summed(step: Step, logp: Tensor, credit: Credit) -> Tensor:
     return total / len(step.rollouts())
 
 
-def turn_reinforce_loss(step: Step, logp: Tensor, gamma: float) -> Tensor:
-    return _summed(step, logp, _turn_returns(step, gamma))
-
-
-def turn_reinforce_discounted_loss(step: Step, logp: Tensor, gamma: float) -> Tensor:
-    return _summed(step, logp, _turn_returns(step, gamma, from_the_start=True))
+def turn_reinforce_loss(step: Step, logp: Tensor, gamma: float, turns: str) -> Tensor:
+    return _summed(step, logp, _turn_returns(step, gamma, from_the_start=turns == "discounted"))
 
 
 def turn_ppo_loss(step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float) -> Tensor:
@@ -328,12 +315,9 @@ def _budget_credit(step: Step, alone: bool) -> Credit:
     return credit
 
 
-def brpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    return _clipped(step, logp, _budget_credit(step, alone=True), clip_low, clip_high) / _share(step)
-
-
-def brpo_released_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    return _clipped(step, logp, _budget_credit(step, alone=False), clip_low, clip_high) / _share(step)
+def brpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, baseline: str) -> Tensor:
+    credit = _budget_credit(step, alone=baseline == "others")
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
 
 
 def _score(group: list[float], i: int, epsilon: float) -> float:

@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from objective_cases import CASES
+from objective_cases import CASES, FORMS
 from torch import Tensor
 
 from gnomon.objectives import (
-    TABLE,
     Advantage,
     Baseline,
     Credit,
@@ -39,7 +38,7 @@ from gnomon.objectives import (
 BIASED = "ppo,gamma=0.9"
 SHORT = "ppo,lam=0.7"
 NEAR = "ppo,gamma=0.9,lam=0.0"
-ANCHORED = ("reinforce_pp,beta=0.2,epsilon=0.1", "reinforce_pp_baseline,beta=0.2,epsilon=0.1")
+ANCHORED = ("reinforce_pp,beta=0.2,epsilon=0.1", "reinforce_pp,baseline=group,beta=0.2,epsilon=0.1")
 LONG = "vapo,alpha=0.8"
 LIKED = "vapo,likelihood=0.3"
 LIMITED = (
@@ -123,7 +122,7 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
     for name, case in CASES.items():
         if case.row.credit is not terminal:
             yield "credit of the opposite sign", name, of_credit(case.row, lambda a, seen: -a)
-    for name in (name for name in TABLE if CASES[name].row.credit is not terminal):
+    for name in (name for name in FORMS if CASES[name].row.credit is not terminal):
         row = CASES[name].row
         for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY, Need.COLLISION, Need.BEYOND, Need.VISITS):
             changed = replace(row, needs=row.needs ^ {need})
@@ -191,8 +190,8 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "three rollouts said to be needed", "reinforce_pp", replace(plain, min_rollouts=3)
     yield (
         "mean of the group missing",
-        "reinforce_pp_baseline",
-        replace(CASES["reinforce_pp_baseline"].row, advantage=raw),
+        "reinforce_pp,baseline=group",
+        replace(CASES["reinforce_pp,baseline=group"].row, advantage=raw),
     )
     for name in ANCHORED:
         row = CASES[name].row

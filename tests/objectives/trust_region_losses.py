@@ -230,19 +230,6 @@ def cpgd_loss(step: Step, logp: Tensor, alpha: float, cap: float, clip_low: floa
     return total / max(len(step.logp), 1)
 
 
-def dppo_kl_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, cap: float) -> Tensor:
-    def weight(advantage: float, now: float, before: float) -> float:
-        rest_now, rest_before = max(1 - now, 0.0), max(1 - before, 0.0)
-        apart = before * math.log(before / now)
-        if rest_before:
-            apart += rest_before * math.log(rest_before / rest_now) if rest_now else math.inf
-        far = apart > (clip_high if advantage > 0 else clip_low)
-        toward = (now - before) * advantage > 0
-        return 0.0 if far and toward else min(now / before, cap)
-
-    return _weighted(step, logp, weight)
-
-
 def mini_rl_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():

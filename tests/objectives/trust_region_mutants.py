@@ -62,7 +62,7 @@ SIGNED = (
     "clip_cov",
     "cpgd",
     "dcpo",
-    "dppo_kl",
+    "dppo,by=divergence,clip_low=0.05,clip_high=0.05",
     "fipo",
     "gepo",
     "gppo",
@@ -150,13 +150,13 @@ MUTANTS: dict[str, dict[str, Ratio]] = {
         "one token": partial(covariance_clip, low=0.2, high=0.2, share=2e-4, least=0.2, most=1.0),
     },
     "cpgd": {"with the ratio": partial(ppo_clip, low=0.2, high=0.2)},
-    "dppo_kl": {
+    "dppo,by=divergence,clip_low=0.05,clip_high=0.05": {
         "by difference": partial(probability_clip, low=0.05, high=0.05, cap=20.0),
         "without a cap": partial(divergence_clip, low=0.05, high=0.05, cap=math.inf),
         "not clipped": partial(divergence_clip, low=math.inf, high=math.inf, cap=20.0),
         "around the proximal policy": lambda tokens: divergence_clip(centred(tokens), low=0.05, high=0.05, cap=20.0),
     },
-    "dppo_kl,clip_low=0.01,clip_high=0.3,cap=1.2": {
+    "dppo,by=divergence,clip_low=0.01,clip_high=0.3,cap=1.2": {
         "clip sides swapped": partial(divergence_clip, low=0.3, high=0.01, cap=1.2)
     },
     "gepo": {
@@ -282,7 +282,15 @@ def trust_region_mutants() -> Iterator[tuple[str, str, Objective]]:
                 yield f"{kind} claimed", name, replace(row, off_policy=kind)
             if kind is not row.mismatch and {kind, row.mismatch} != {OffPolicy.TOKEN, OffPolicy.SOFT}:
                 yield f"{kind} claimed of the sampler", name, replace(row, mismatch=kind)
-    for name in ("aspo", "cpgd", "dppo_kl", "opsm", "prime_ipo", "tba", "vespo"):
+    for name in (
+        "aspo",
+        "cpgd",
+        "dppo,by=divergence,clip_low=0.05,clip_high=0.05",
+        "opsm",
+        "prime_ipo",
+        "tba",
+        "vespo",
+    ):
         yield "baseline missing", name, replace(CASES[name].row, advantage=raw)
     for name in ("dcpo", "fipo", "gepo", "gppo", "luspo", "m2po"):
         yield "deviation missing", name, replace(CASES[name].row, advantage=mean_centred)

@@ -131,8 +131,17 @@ def budget(
 
 def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
     """What is wrong, of which case, and the row."""
-    by_turn = ("turn_reinforce", USUAL, "turn_reinforce_discounted", "turn_grpo", *COMPARED, GAE, "rebn", NORMED)
-    for name in (*by_turn, "brpo", "brpo_released"):
+    by_turn = (
+        "turn_reinforce",
+        USUAL,
+        "turn_reinforce,gamma=0.9,turns=discounted",
+        "turn_grpo",
+        *COMPARED,
+        GAE,
+        "rebn",
+        NORMED,
+    )
+    for name in (*by_turn, "brpo", "brpo,baseline=group"):
         row = CASES[name].row
         yield "credit of the last token on all", name, of_credit(row, of_the_last)
         yield "one turn", name, seeing(row, one_turn)
@@ -147,14 +156,14 @@ def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
         if row.min_group == 1:
             yield "whole groups only claimed", name, replace(row, min_group=2)
             yield "pairs of rollouts only claimed", name, replace(row, min_rollouts=2)
-    row, started = CASES[USUAL].row, CASES["turn_reinforce_discounted"].row
+    row, started = CASES[USUAL].row, CASES["turn_reinforce,gamma=0.9,turns=discounted"].row
     yield "no discount", USUAL, replace(row, credit=partial(turn_returns, gamma=1.0))
     yield "discounted from the start", USUAL, replace(row, credit=partial(discounted_turn_returns, gamma=0.9))
     yield "the gradient of the discounted return claimed", USUAL, replace(row, target=started.target)
     yield "turns never reached", USUAL, replace(row, credit=partial(rewards_never_reached, gamma=0.9))
     yield "what is past", USUAL, replace(row, credit=earned_so_far)
     yield "a baseline claimed", USUAL, replace(row, baseline=Baseline.GROUP)
-    name = "turn_reinforce_discounted"
+    name = "turn_reinforce,gamma=0.9,turns=discounted"
     yield "discounted to the turn alone", name, replace(started, credit=partial(turn_returns, gamma=0.9))
     yield "the usual form claimed", name, replace(started, target=row.target)
     for name in ("turn_grpo", *COMPARED):
@@ -185,8 +194,8 @@ def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "no baseline claimed", "rebn", replace(plain, baseline=Baseline.NONE)
     yield "singleton raw claimed", "rebn", replace(plain, singleton=Singleton.RAW)
     yield "standardised by group and place", "rebn", replace(plain, advantage=partial(standardised, epsilon=1e-6))
-    brpo, released = CASES["brpo"].row, CASES["brpo_released"].row
-    for name, row in (("brpo", brpo), ("brpo_released", released)):
+    brpo, released = CASES["brpo"].row, CASES["brpo,baseline=group"].row
+    for name, row in (("brpo", brpo), ("brpo,baseline=group", released)):
         for what, credit in {
             "past scores weighed alike": partial(budget, base=1.0),
             "early scores weighed most": partial(budget, base=0.5),
@@ -200,7 +209,7 @@ def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "itself in the mean", "brpo", replace(brpo, advantage=mean_centred)
     yield "baseline missing", "brpo", replace(brpo, advantage=raw)
     yield "the released form claimed", "brpo", replace(brpo, target=released.target)
-    yield "leave-one-out", "brpo_released", replace(released, advantage=leave_one_out)
+    yield "leave-one-out", "brpo,baseline=group", replace(released, advantage=leave_one_out)
     yield "no baseline claimed", "brpo", replace(brpo, baseline=Baseline.NONE)
 
 

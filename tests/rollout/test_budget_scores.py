@@ -19,7 +19,7 @@ from gnomon.envs.wire import read_step, step_json
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.learners.credit import credit
-from gnomon.objectives import CreditState, Objective, across_players, brpo, brpo_released, rloo, turn_reinforce
+from gnomon.objectives import CreditState, Objective, across_players, brpo, rloo, turn_reinforce
 from gnomon.rollout import pack
 from gnomon.run.parts import built
 from gnomon.store import RunReader
@@ -101,7 +101,7 @@ def test_the_expected_gradient_of_brpo_is_that_of_the_mean_score_over_budgets() 
     torch.testing.assert_close(expected(brpo(), logits), exact, rtol=0, atol=1e-14)
     later_first = torch.autograd.grad(score(logits, (1.0, 0.0, 0.0)) / BUDGETS, logits)[0]
     assert (expected(brpo(), logits) - later_first).abs().max() > 0.01  # The first budget alone has another gradient.
-    assert (expected(brpo_released(), logits) - exact).abs().max() > 0.001  # A shrunk one, as its page says.
+    assert (expected(brpo(baseline="group"), logits) - exact).abs().max() > 0.001  # A shrunk one, as its page says.
 
 
 def test_the_batch_has_the_score_of_every_budget_and_other_objectives_do_not_read_it() -> None:
@@ -159,10 +159,11 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ["brpo", "brpo_released"])
-def test_a_run_trains_on_the_scores_and_every_reply_ends_at_its_budget(tmp_path: Path, name: Any) -> None:
+@pytest.mark.parametrize("baseline", ["others", "group"])
+def test_a_run_trains_on_the_scores_and_every_reply_ends_at_its_budget(tmp_path: Path, baseline: str) -> None:
     env = Anytime(largest=24)
-    gnomon.train(env, run=tmp_path / "run", quiet=True, objective=name, **SMALL).close()
+    brpo: Any = {"type": "brpo", "baseline": baseline}
+    gnomon.train(env, run=tmp_path / "run", quiet=True, objective=brpo, **SMALL).close()
     with RunReader(tmp_path / "run") as reader:
         assert reader.status == "finished" and reader.steps == 2
         tasks, records = Anytime(largest=24).tasks("train"), list(reader.records(kind="rollout"))
@@ -192,7 +193,7 @@ class Shared(Anytime):
     players = 2
 
 
-@pytest.mark.parametrize("name", ["brpo", "brpo_released"])
+@pytest.mark.parametrize("baseline", ["others", "group"])
 @pytest.mark.parametrize(
     ("env", "rollout", "words"),
     [
@@ -207,10 +208,11 @@ class Shared(Anytime):
     ],
 )
 def test_budgets_that_are_missing_or_cannot_be_kept_are_refused_before_the_start(
-    tmp_path: Path, name: str, env: Any, rollout: dict[str, object], words: str
+    tmp_path: Path, baseline: str, env: Any, rollout: dict[str, object], words: str
 ) -> None:
     named = env if isinstance(env, str) else "anytime"
-    config = configure(named, {"objective": name, "threads": 1, "rollout": rollout})[0]
+    brpo = {"type": "brpo", "baseline": baseline}
+    config = configure(named, {"objective": brpo, "threads": 1, "rollout": rollout})[0]
     with pytest.raises(ConfigError, match=rf"(?s)E119.*{words}"), built(config, None if named is env else env):
         raise AssertionError("it was built")
 

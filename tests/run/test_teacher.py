@@ -65,7 +65,11 @@ def changed(folder: Path, name: str, **values: object) -> None:
 
 REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no teacher": ("E055", "opd learns from a teacher", {"objective": "opd"}),
-    "nor by answers": ("E055", "opd_sequence learns from a teacher", {"objective": "opd_sequence"}),
+    "nor by answers": (
+        "E055",
+        "opd learns from a teacher",
+        {"objective": {"type": "opd", "credit": "answer"}},
+    ),
     "nobody reads it": ("E055", "grpo does not read a reference", {"policy": {"reference": "TEACHER"}}),
     "no folder": ("E301", "does not exist", {"objective": "opd", "policy": {"reference": "nowhere"}}),
     "another tokenizer": (
@@ -137,7 +141,7 @@ STEPS: dict[str, tuple[str, dict[str, Any]]] = {
     "an adapter": ("char_count", {"policy": {"lora": {"rank": 2}}}),
     "several turns": ("guess_number", {"rollout": {"max_tokens": 16}}),
     "two players": ("nim", {}),
-    "the rest of the answer": ("guess_number", {"objective": "opd_sequence"}),
+    "the rest of the answer": ("guess_number", {"objective": {"type": "opd", "credit": "answer"}}),
     "a penalty of another row": ("char_count", {"objective": "grpo", "regularize": {"kl": 0.1}}),
     "bfloat16": ("char_count", {"policy": {"dtype": "bfloat16"}}),
 }

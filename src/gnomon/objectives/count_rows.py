@@ -20,7 +20,6 @@ __all__ = [
     "maxrl_sub",
     "pass_at_all",
     "pass_at_k_analytic",
-    "pass_at_k_centred",
     "pkpo",
     "pkpo_loo",
     "pkpo_marginal",
@@ -144,20 +143,18 @@ def pass_at_all() -> Objective:
 
 
 @row
-def pass_at_k_analytic(*, k: int) -> Objective:
-    return replace(
+def pass_at_k_analytic(*, k: int, scale: str) -> Objective:
+    published = replace(
         reinforce(),
         advantage=partial(advantages.counted, weight=partial(counts.analytic_weight, k=k)),
         target=PolicyGradient(weight=partial(_subset_weight, k=k), text="w(p) ∇p, w of degree N−1"),
         singleton=Singleton.REFUSED,
         equation="κ = (mean_{I∋i} pass(I) − R)/√(R(1−R)) / S, R = mean_I pass(I), I of k rollouts",
     )
-
-
-@row
-def pass_at_k_centred(*, k: int) -> Objective:
+    if scale == "deviation":
+        return published
     return replace(
-        pass_at_k_analytic(k),
+        published,
         advantage=partial(advantages.counted, weight=partial(counts.centred_pass_weight, k=k)),
         target=PolicyGradient(weight=partial(_pass, k=k), text="(1 − k/N)(1−p)^{k−1} ∇p"),
         equation="κ = (mean_{I∋i} pass(I) − R) / S, R = mean_I pass(I), I of k rollouts",

@@ -11,7 +11,7 @@ from gnomon.objectives import advantages, aggregate, closed, ratios
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Singleton, row
 from gnomon.objectives.target import FrozenShape, PolicyGradient
 
-__all__ = ["dr_grpo", "echo", "grpo", "grpo_sample_std", "reinforce", "reinforce_centred", "rloo"]
+__all__ = ["dr_grpo", "echo", "grpo", "reinforce", "reinforce_centred", "rloo"]
 
 
 @row
@@ -57,9 +57,9 @@ def reinforce_centred() -> Objective:
 
 
 @row
-def grpo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+def grpo(*, clip_low: float, clip_high: float, epsilon: float, deviation: str) -> Objective:
     """Differs: the paper adds a k3 penalty of 0.04 to the reference; a run adds one with `regularize.kl`."""
-    return Objective(
+    published = Objective(
         advantage=partial(advantages.standardised, epsilon=epsilon),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         correction=ratios.no_correction,
@@ -69,6 +69,23 @@ def grpo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
         singleton=Singleton.ZERO,
         baseline=Baseline.GROUP,
         equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(σ + ε)",
+    )
+    if deviation == "population":
+        return published
+    return replace(
+        published,
+        advantage=partial(advantages.sample_standardised, epsilon=epsilon),
+        target=FrozenShape(
+            advantage=partial(sample_score, epsilon=epsilon),
+            share=closed.over_length,
+            text="Σ π h ∇log π, h = E[(r − r̄)/(s + ε)] / |y|",
+            closed=closed.standardised(
+                partial(closed.sample, epsilon=epsilon),
+                closed.over_length,
+                "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = √((N−1)/N)·E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
+            ),
+        ),
+        equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(s + ε), s over N−1",
     )
 
 
@@ -86,25 +103,6 @@ def echo(*, observation: float, clip_low: float, clip_high: float, epsilon: floa
         observation=observation,
         target=_standardised(epsilon, "; beside it λ·E[mean ∇log π(o)] over the observed tokens o"),
         equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(σ + ε); beside it λ / O of each of the O observed tokens",
-    )
-
-
-@row
-def grpo_sample_std(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
-    return replace(
-        grpo(clip_low, clip_high, epsilon),
-        advantage=partial(advantages.sample_standardised, epsilon=epsilon),
-        target=FrozenShape(
-            advantage=partial(sample_score, epsilon=epsilon),
-            share=closed.over_length,
-            text="Σ π h ∇log π, h = E[(r − r̄)/(s + ε)] / |y|",
-            closed=closed.standardised(
-                partial(closed.sample, epsilon=epsilon),
-                closed.over_length,
-                "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = √((N−1)/N)·E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
-            ),
-        ),
-        equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(s + ε), s over N−1",
     )
 
 

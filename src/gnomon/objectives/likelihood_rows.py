@@ -26,14 +26,12 @@ __all__ = [
     "likelihood_on_answer",
     "likelihood_throughout",
     "opd",
-    "opd_sequence",
     "opsd",
     "rft",
     "sft",
     "successes",
     "unit_advantage",
     "verifree",
-    "verifree_advantage",
 ]
 
 
@@ -86,14 +84,15 @@ def fcp() -> Objective:
 
 
 @row
-def verifree() -> Objective:
+def verifree(*, baseline_on: str) -> Objective:
     """The rollout's text ends in the reference answer, which the policy did not write: segment 0 is the reasoning, the
     others are the answer. Then the gradient is exactly that of J = E_z[π(y*|x, z)], and it scatters less than that
-    of a verifier which compares a sampled answer with y*.
+    of a verifier which compares a sampled answer with y*. With a baseline on all tokens it unlearns the answer wherever
+    the likelihood is below that of the others.
 
     Differs: log-probabilities are of the policy as the step begins; a rollout without an answer has likelihood 0.
     """
-    return replace(
+    exact = replace(
         rloo(),
         advantage=advantages.leave_one_out,
         credit=likelihood_on_answer,
@@ -105,13 +104,10 @@ def verifree() -> Objective:
         noise=Noise.MOVES,
         equation="κ = (Rᵢ − mean_{j≠i} Rⱼ) / S on reasoning, Rᵢ / S on the answer, R = π(y*|x, z)",
     )
-
-
-@row
-def verifree_advantage() -> Objective:
-    """For comparison with `verifree`; it unlearns the answer wherever the likelihood is below that of the others."""
+    if baseline_on == "reasoning":
+        return exact
     return replace(
-        verifree(),
+        exact,
         credit=likelihood_throughout,
         target=TokenShape(
             credit=_throughout,
@@ -244,15 +240,16 @@ NEXT_TOKEN = "−Σ_s P(s)·∇KL(π(·|s)‖π_T(·|s)) / L_max, with P(s) as a
 
 
 @row
-def opd() -> Objective:
+def opd(*, credit: str) -> Objective:
     """Every next-token distribution moves toward the teacher's, in the states that the policy visits. The effect of a
-    token on the states that follow is left out; `opd_sequence` includes it.
+    token on the states that follow is left out. With `credit=answer` it is included, the divergence of whole answers
+    falls, and the gradient is noisier, the more so the longer the answers.
 
     Differs: a sum over tokens by a constant, where a mean over the tokens of the step would weigh states by the lengths
         of the answers. The source takes log π and the ratio from the sampler, here both are of the policy as the step
         begins.
     """
-    return Objective(
+    by_token = Objective(
         advantage=unit_advantage,
         credit=partial(token_credit.toward_reference, gamma=0.0),
         ratio=ratios.unclipped,
@@ -269,15 +266,10 @@ def opd() -> Objective:
         noise=Noise.MOVES,
         equation="κ = ρ·log(π_T/π)ₜ / (S·L_max)",
     )
-
-
-@row
-def opd_sequence() -> Objective:
-    """Lowers the divergence of whole answers: the coefficient of a token also includes the log-ratios of teacher to
-    policy on the rest of the answer. Its gradient is noisier than that of `opd`, and more so for longer answers.
-    """
+    if credit == "token":
+        return by_token
     return replace(
-        opd(),
+        by_token,
         credit=partial(token_credit.toward_reference, gamma=1.0),
         target=TokenShape(
             credit=_constant_to_go,

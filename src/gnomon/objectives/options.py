@@ -105,15 +105,15 @@ TABLE = (
         "REINFORCE with the mean of the whole group, the rollout's own reward included, for a baseline.",
         "Liu et al. 2025, arXiv 2503.20783, without its division by length"),
     Declaration("grpo", "GRPO: standardised rewards, clipped token ratios, mean over the tokens of each rollout.",
-        "Shao et al. 2024, arXiv 2402.03300", CLIP | epsilon(1e-6)),
+        "Shao et al. 2024, arXiv 2402.03300; with the sample deviation verl, compute_grpo_outcome_advantage",
+        CLIP | epsilon(1e-6)
+        | {"deviation": Option("population", "what rewards are divided by: the deviation over N, as published; or over "
+        "N−1, as trainers release it, √((N−1)/N) times the first", choices=("population", "sample"), if_set=True)}),
     Declaration("echo",
         "ECHO: GRPO, and the mean log-likelihood of the tokens that the environment wrote after the first reply.",
         "Shrivastava et al. 2026, arXiv 2605.24517; prime-rl, echo",
         {"observation": Option(0.1, "λ, weight of the mean log-likelihood of observed tokens; 0 is `grpo`", least=0)}
         | CLIP | epsilon(1e-6)),
-    Declaration("grpo_sample_std",
-        "GRPO as trainers release it: divided by the sample deviation, √((N−1)/N) times GRPO.",
-        "verl, compute_grpo_outcome_advantage", CLIP | epsilon(1e-6)),
     Declaration("dr_grpo",
         "Dr. GRPO: GRPO without the two divisions that bend the gradient, by deviation and by own length.",
         "Liu et al. 2025, arXiv 2503.20783", CLIP),
@@ -149,20 +149,16 @@ TABLE = (
         "Tang, Zheng, Synnaeve & Munos 2025, arXiv 2503.19595"),
     Declaration("pass_at_k_analytic",
         "Pass@k training in closed form: subsets of k pass or fail, their standardised outcome is credit. 0 or 1 only.",
-        "Chen et al. 2025, arXiv 2508.10751", subset(1, "groups of k or fewer are refused: no credit is left"),
+        "Chen et al. 2025, arXiv 2508.10751",
+        subset(1, "groups of k or fewer are refused: no credit is left")
+        | {"scale": Option("deviation", "what credit is divided by: the deviation, as published; or none, for the "
+        "gradient of pass@k, scaled", choices=("deviation", "none"), if_set=True)},
         min_group=lambda options: int(options["k"]) + 1, rewards=BINARY),
-    Declaration("pass_at_k_centred",
-        "`pass_at_k_analytic` without its division by the deviation: the gradient of pass@k, scaled. 0 or 1 only.",
-        "Chen et al. 2025, arXiv 2508.10751, without its division",
-        subset(1, "groups of k or fewer are refused: no credit is left"),
-        min_group=lambda options: int(options["k"]) + 1, rewards=BINARY),
-    Declaration("psr",
-        "PSR: successes alone teach, each with the same weight. Rewards are 0 or 1.",
-        "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed", CLIP, min_group=1, rewards=BINARY),
     Declaration("w_reinforce",
-        "W-REINFORCE: failures are lowered with weight 1, successes raised with weight λ. Rewards are 0 or 1.",
+        "W-REINFORCE: successes are raised and failures lowered, each with a weight. Rewards are 0 or 1.",
         "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed",
-        {"success": Option(0.1, "λ, weight of a success; a failure has 1. 0 is NSR", least=0)} | CLIP,
+        {"success": Option(0.1, "λ, weight of a success; 0 is NSR", least=0)} | CLIP
+        | {"failure": Option(1.0, "weight of a failure; 0 is PSR, where successes alone teach", least=0, if_set=True)},
         min_group=1, rewards=BINARY),
     Declaration("raft_pp", "RAFT++: REINFORCE on positive rewards alone, under clipped token ratios.",
         "Xiong et al. 2025, arXiv 2504.11343; RLHFlow/Minimal-RL", CLIP, min_group=1),
@@ -304,21 +300,22 @@ TABLE = (
         min_group=1, needs=VALUES),
     Declaration("reinforce_pp",
         "REINFORCE++: reward less the way strayed from a reference, to go, whitened over the tokens of the step.",
-        "Hu et al. 2025, arXiv 2501.03262", anchor() | CLIP | epsilon(1e-8, "variance"), min_group=1),
-    Declaration("reinforce_pp_baseline",
-        "REINFORCE++ with the mean of the group taken off every reward before the tokens of the step are whitened.",
-        "Hu et al. 2025, arXiv 2501.03262", anchor() | CLIP | epsilon(1e-8, "variance"),
-        min_group=lambda options: 1 if options["beta"] else 2),
+        "Hu et al. 2025, arXiv 2501.03262",
+        anchor() | CLIP | epsilon(1e-8, "variance")
+        | {"baseline": Option("none", "what is taken off every reward before tokens are whitened: nothing, or the mean "
+        "of the group (REINFORCE++-baseline)", choices=("none", "group"), if_set=True)},
+        min_group=lambda options: 1 if options["beta"] or options["baseline"] == "none" else 2),
     Declaration("reinforce_pp_loo",
         "REINFORCE++ made exact: the mean of the others, a scale that stands still, sum over tokens by a constant.",
         "Hu et al. 2025, arXiv 2501.03262",
         anchor() | {"scale": Option(1.0, "what credit is divided by, in units of reward", above=0)} | CLIP),
     Declaration("turn_reinforce",
         "REINFORCE over turns as it is mostly written: every turn by what is earned from it on, discounted to it.",
-        "axon-rl/gem, examples/train_oat, without its normalisation", discount(1.0, "turn"), min_group=1),
-    Declaration("turn_reinforce_discounted",
-        "REINFORCE over turns with the weight γᵗ of each: the gradient of the discounted return.",
-        "Nota & Thomas 2020, arXiv 1906.07073", discount(0.9, "turn"), min_group=1),
+        "axon-rl/gem, examples/train_oat, without its normalisation; with discounted turns Nota & Thomas 2020, arXiv "
+        "1906.07073",
+        discount(1.0, "turn")
+        | {"turns": Option("alike", "how turn t counts: as every other; or discounted by γᵗ, for the gradient of the "
+        "discounted return", choices=("alike", "discounted"), if_set=True)}, min_group=1),
     Declaration("turn_ppo", "PPO over turns: generalised advantage estimates with a critic read as each turn begins.",
         "Schulman et al. 2016, arXiv 1506.02438, over turns as in sail-sg/oat, ppo_multiturn",
         discount(1.0, "turn") | LAM | CLIP, min_group=1, needs=VALUES),
@@ -351,22 +348,22 @@ TABLE = (
         discount(1.0, "turn") | CLIP | epsilon(1e-9, "deviation"), min_group=1),
     Declaration("brpo",
         "BRPO: tokens by the scores at the budgets still to come, over own past scores and the others' mean.",
-        "Qi et al. 2025, arXiv 2505.13438", CLIP, needs=BUDGETS),
-    Declaration("brpo_released",
-        "BRPO as released: the mean of the group has the rollout in it, which shrinks early segments most.",
-        "sail-sg/AnytimeReasoner, brpo.py", CLIP, min_group=1, needs=BUDGETS),
+        "Qi et al. 2025, arXiv 2505.13438; with `baseline` group sail-sg/AnytimeReasoner, brpo.py",
+        CLIP | {"baseline": Option("others", "whose mean is taken off: the others'; or the whole group's, as released, "
+        "which shrinks early segments most", choices=("others", "group"), if_set=True)},
+        min_group=lambda options: 2 if options["baseline"] == "others" else 1, needs=BUDGETS),
     Declaration("dppo",
         "DPPO: truncated token weights to the sampler, and no gradient once a probability moved by the band's width.",
         "DPPO 2026, arXiv 2602.04879",
-        clip(0.2, 0.2, "the probability π − μ", 0) | cap(20.0, "ceiling of the weight")),
+        clip(0.2, 0.2, "the probability π − μ", 0) | cap(20.0, "ceiling of the weight")
+        | {"by": Option("probability", "what the band is of: the probability π − μ; or the two-way KL divergence of a "
+        "token in nats, where 0.05 is usual", choices=("probability", "divergence"), if_set=True)}),
     Declaration("kimi_k15",
         "Kimi k1.5's mirror descent: the regularised reward by least squares, r ≈ V + β·log(π/μ) of answers.",
-        "Kimi 2025, arXiv 2501.12599, §2.3.2",
-        {"beta": Option(0.05, "β of the squared log-ratio (τ in the source); 0 is `reinforce_centred`", least=0)}),
-    Declaration("kimi_k15_token",
-        "`kimi_k15` with the log-ratio of each token in place of the whole answer's: the loss `dro` of Tinker.",
-        "Tinker, loss dro; verl, dro",
-        {"beta": Option(0.05, "β of the squared log-ratio; 0 is `reinforce_centred`", least=0)}),
+        "Kimi 2025, arXiv 2501.12599, §2.3.2; with the ratio of tokens Tinker, loss dro; verl, dro",
+        {"beta": Option(0.05, "β of the squared log-ratio (τ in the source); 0 is `reinforce_centred`", least=0),
+         "ratio": Option("answer", "of what the log-ratio is: the whole answer, or each token (the loss `dro` of "
+         "Tinker)", choices=("answer", "token"), if_set=True)}),
     Declaration("luspo",
         "LUSPO: GSPO times the length of the rollout, so that long rollouts are not diluted.",
         "LUSPO 2026, arXiv 2602.05261; TRL, loss_type = luspo", clip(2e-3, 2.5e-3, "the mean ratio") | epsilon(1e-6)),
@@ -425,12 +422,6 @@ TABLE = (
         "Liu et al. 2025, arXiv 2505.12504, eq. 2",
         {"alpha": Option(0.1, "α, weight of the drift", least=0),
          "cap": Option(5.0, "c, largest drift ρ − 1 that counts", above=0, most=inf)} | CLIP),
-    Declaration("dppo_kl",
-        "DPPO by divergence: no gradient once the two-way KL divergence of a token exceeds a bound.",
-        "DPPO 2026, arXiv 2602.04879; verl, dppo_kl",
-        {"clip_low": Option(0.05, "largest divergence of tokens to be lowered, in nats", least=0, most=inf),
-         "clip_high": Option(0.05, "largest divergence of tokens to be raised, in nats", least=0, most=inf)}
-        | cap(20.0, "ceiling of the weight")),
     Declaration("mini_rl",
         "MiniRL: centred rewards under clipped token ratios and truncated weights to the sampler, summed over tokens.",
         "Zheng et al. 2025, arXiv 2512.01374", cap(5.0, "ceiling of the weight") | clip(0.2, 0.27)),
@@ -469,33 +460,30 @@ TABLE = (
         brings={"rollout.offline": 0.9, "optim.epochs": 4}),
     Declaration("verifree",
         "VeriFree: raises the likelihood of a known answer after the policy's own reasoning; nothing is verified.",
-        "Zhou et al. 2025, arXiv 2505.21493", data=Data.SPLICED, rewards=Rewards.NONE,
-        needs=frozenset({Need.LOGP})),
-    Declaration("verifree_advantage",
-        "VeriFree with its baseline on the answer too, which is biased: by −E[R]·E[∇log π(y*|x, z)].",
-        "sail-sg/VeriFree, sft_coef_source = adv", data=Data.SPLICED, rewards=Rewards.NONE,
-        needs=frozenset({Need.LOGP})),
+        "Zhou et al. 2025, arXiv 2505.21493",
+        {"baseline_on": Option("reasoning", "which tokens have a baseline: those of the reasoning; or all, which is "
+        "biased (sail-sg/VeriFree, sft_coef_source = adv)", choices=("reasoning", "all"),
+        if_set=True)},
+        data=Data.SPLICED, rewards=Rewards.NONE, needs=frozenset({Need.LOGP})),
     Declaration("opd",
-        "On-policy distillation by tokens: each token is credited with log(π_T/π), where π_T is the teacher.",
-        "Lu & Thinking Machines 2025, thinkingmachines.ai/blog/on-policy-distillation", min_group=1,
-        rewards=Rewards.NONE, needs=TEACHER),
-    Declaration("opd_sequence",
-        "On-policy distillation by answers: a token is credited with the sum of log(π_T/π) to the end of the answer.",
-        "Gu et al. 2023 (MiniLLM), arXiv 2306.08543, without its length normalisation and mixed sampling", min_group=1,
-        rewards=Rewards.NONE, needs=TEACHER),
+        "On-policy distillation: each token is credited with log(π_T/π), where π_T is the teacher.",
+        "Lu & Thinking Machines 2025, thinkingmachines.ai/blog/on-policy-distillation; by answers Gu et al. 2023 "
+        "(MiniLLM), arXiv 2306.08543, without its length normalisation and mixed sampling",
+        {"credit": Option("token", "whose log(π_T/π) a token is credited with: its own, or the sum to the end of the "
+        "answer", choices=("token", "answer"), if_set=True)},
+        min_group=1, rewards=Rewards.NONE, needs=TEACHER),
     Declaration("opsd",
         "On-policy self-distillation: the teacher is the policy that the run begins with, shown the reference answer.",
         "Zhao et al. 2026 (OPSD), arXiv 2601.18734", min_group=1, rewards=Rewards.NONE,
         needs=SCORED | {Need.SOLUTION}),
     Declaration("online_dpo",
-        "Online DPO: the logistic loss on the margin between the best and the worst rollout of a group.",
-        "Rafailov et al. 2023, arXiv 2305.18290; online as in Guo et al. 2024, arXiv 2402.04792",
-        beta(0.1, "β of the margin; a larger one stays nearer to the reference"), needs=REFERENCE),
-    Declaration("online_ipo",
-        "Online IPO: the squared distance of the margin between best and worst from 1/(2β), which it comes to rest at.",
-        "Azar et al. 2023, arXiv 2310.12036", beta(0.1, "the regularisation (τ in the paper)"), needs=REFERENCE),
-    Declaration("online_slic", "Online SLiC: the full gradient on best and worst until their margin is one, then none.",
-        "Zhao et al. 2023, arXiv 2305.10425", beta(0.1, "β of the margin"), needs=REFERENCE),
+        "Online DPO: a loss on the margin between the best and the worst rollout of a group.",
+        "Rafailov et al. 2023, arXiv 2305.18290; online as in Guo et al. 2024, arXiv 2402.04792; IPO: Azar et al. "
+        "2023, arXiv 2310.12036; SLiC: Zhao et al. 2023, arXiv 2305.10425",
+        beta(0.1, "β of the margin; a larger one stays nearer to the reference")
+        | {"loss": Option("logistic", "of the margin: logistic (DPO); squared distance from 1/(2β), where it rests "
+        "(IPO); or hinge, the full gradient until the margin is one, then none (SLiC)",
+        choices=("logistic", "squared", "hinge"), if_set=True)}, needs=REFERENCE),
     Declaration("online_simpo",
         "Online SimPO: the logistic loss on log-probabilities per token, beyond a margin; no reference.",
         "Meng et al. 2024, arXiv 2405.14734",
@@ -551,7 +539,7 @@ class Former(NamedTuple):
 DRO = "it penalises distance to the sampler, as in Kimi k1.5; DRO (arXiv 2405.19107) uses a reference policy"
 RENAMED = {
     "dro": Former("kimi_k15", DRO),
-    "dro_token": Former("kimi_k15_token", DRO),
+    "dro_token": Former("kimi_k15", DRO, {"ratio": "token"}),
     "gspo_token": Former("gspo", "one advantage to a rollout gives its tokens the coefficients of GSPO"),
     "cispo_cap": Former("cispo", "the ceiling of the ratio is 1 + clip_high", {"clip_high": 4.0}),
     "decoupled_ppo": Former("icepop", "its weights have an upper end alone, cap, which is most here", {"least": 0.0}),
@@ -561,6 +549,24 @@ RENAMED = {
         for row in ("opo", "otb", "tilted", "seed_grpo")
     },
     "gfpo_efficiency": Former("gfpo", "what the best rollouts are chosen by is an option", {"by": "efficiency"}),
+    "grpo_sample_std": Former("grpo", "the deviation over N−1 is an option", {"deviation": "sample"}),
+    "pass_at_k_centred": Former("pass_at_k_analytic", "whether credit is divided is an option", {"scale": "none"}),
+    "psr": Former(
+        "w_reinforce", "successes alone teach where a failure has the weight 0", {"success": 1.0, "failure": 0.0}
+    ),
+    "reinforce_pp_baseline": Former("reinforce_pp", "the mean of the group is an option", {"baseline": "group"}),
+    "turn_reinforce_discounted": Former(
+        "turn_reinforce", "the weight γᵗ of a turn is an option", {"gamma": 0.9, "turns": "discounted"}
+    ),
+    "brpo_released": Former("brpo", "the mean of the whole group is an option", {"baseline": "group"}),
+    "dppo_kl": Former(
+        "dppo", "what the band is of is an option", {"by": "divergence", "clip_low": 0.05, "clip_high": 0.05}
+    ),
+    "kimi_k15_token": Former("kimi_k15", "the log-ratio of each token is an option", {"ratio": "token"}),
+    "verifree_advantage": Former("verifree", "a baseline on the answer is an option", {"baseline_on": "all"}),
+    "opd_sequence": Former("opd", "credit by whole answers is an option", {"credit": "answer"}),
+    "online_ipo": Former("online_dpo", "the loss of the margin is an option", {"loss": "squared"}),
+    "online_slic": Former("online_dpo", "the loss of the margin is an option", {"loss": "hinge"}),
 }
 """Former name to what it is now: another name, or a row with an option."""
 

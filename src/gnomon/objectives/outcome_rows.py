@@ -8,30 +8,30 @@ from dataclasses import replace
 from functools import partial
 
 from gnomon.objectives import advantages, closed, counts, ratios
-from gnomon.objectives.group_rows import one, reinforce
+from gnomon.objectives.group_rows import reinforce
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Singleton, row
 from gnomon.objectives.target import FrozenShape, PolicyGradient, Seen
 
-__all__ = ["psr", "raft_pp", "reinforce_rej", "tilted", "w_reinforce"]
+__all__ = ["raft_pp", "reinforce_rej", "tilted", "w_reinforce"]
 
 
 @row
-def psr(*, clip_low: float, clip_high: float) -> Objective:
+def w_reinforce(*, success: float, clip_low: float, clip_high: float, failure: float) -> Objective:
     """Differs: the released code takes the mean over all tokens of the step, which weighs answers by their length; here
-    they are summed, and PSR, NSR (`w_reinforce` with `success` 0) and W-REINFORCE have one direction: they are
-    REINFORCE with different constant baselines.
+    they are summed, and PSR, NSR and W-REINFORCE have one direction: they are REINFORCE with different constant
+    baselines.
     """
-    return _outcomes(1.0, 0.0, clip_low, clip_high)
-
-
-@row
-def w_reinforce(*, success: float, clip_low: float, clip_high: float) -> Objective:
-    """Differs: as `psr`."""
+    if failure:
+        singleton = Singleton.SHIFTED if success == 0 and failure == 1 else Singleton.AFFINE
+    else:
+        singleton = Singleton.RAW if success == 1 else Singleton.SCALED
+    weighed = "(1 + λ) ∇p" if failure == 1 else f"({failure:g} + λ) ∇p"
+    lowered = "" if not failure else " − (1 − rᵢ)" if failure == 1 else f" − {failure:g}·(1 − rᵢ)"
     return replace(
-        _outcomes(success, -1.0, clip_low, clip_high),
-        target=PolicyGradient(weight=partial(_scaled, by=1 + success), text="(1 + λ) ∇p"),
-        singleton=Singleton.AFFINE if success else Singleton.SHIFTED,
-        equation="κ = clip(ρ; A)·A / S, A = λ·rᵢ − (1 − rᵢ)",
+        _outcomes(success, 0.0 - failure, clip_low, clip_high),
+        target=PolicyGradient(weight=partial(_scaled, by=failure + success), text=weighed),
+        singleton=singleton,
+        equation=f"κ = clip(ρ; A)·A / S, A = λ·rᵢ{lowered}",
     )
 
 
@@ -118,9 +118,7 @@ def _outcomes(success: float, failure: float, clip_low: float, clip_high: float)
         reinforce(),
         advantage=partial(advantages.counted, weight=partial(counts.outcome_weight, success=success, failure=failure)),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
-        target=PolicyGradient(weight=one, text="∇p"),
         off_policy=OffPolicy.TOKEN,
-        equation=f"κ = clip(ρ; A)·A / S, A = {'rᵢ' if success else 'rᵢ − 1'}",
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+
+from torch import Tensor
 
 from gnomon.objectives import (
     advantages,
@@ -25,58 +27,43 @@ from gnomon.objectives.target import PolicyGradient, Seen, TokenShape
 __all__ = [
     "online_cpo",
     "online_dpo",
-    "online_ipo",
     "online_kto",
     "online_orpo",
     "online_simpo",
-    "online_slic",
     "tpo",
     "xpo",
 ]
 
 
+CONSTANT = "(1 − pᴺ − (1−p)ᴺ)"
+MARGINS: dict[str, tuple[Callable[..., Tensor], Callable[[float], float], str, str]] = {
+    "logistic": (pairs.logistic_pairs, lambda beta: beta / 2, f"β/2·{CONSTANT}", "±β·σ(−m)"),
+    "squared": (pairs.squared_pairs, lambda beta: 1 / beta, f"{CONSTANT}/β", "±(1/β − 2·m/β)"),
+    "hinge": (pairs.hinge_pairs, lambda beta: beta, f"β·{CONSTANT}", "±β·1[m < 1]"),
+}
+"""By the option `loss`: the ratio, its size where policy and reference agree, and both in words."""
+
+
 @row
-def online_dpo(*, beta: float) -> Objective:
-    """Pairs are those of `best_against_worst`; a group whose rewards are all equal teaches nothing."""
+def online_dpo(*, beta: float, loss: str) -> Objective:
+    """Pairs are those of `best_against_worst`; a group whose rewards are all equal teaches nothing.
+
+    Differs: with `hinge` the margin is measured from a reference, as other libraries do; in SLiC the log-probabilities
+        stand alone and a likelihood term holds the policy.
+    """
+    ratio, size, weight, slope = MARGINS[loss]
     return Objective(
         advantage=pairs.best_against_worst,
-        ratio=partial(pairs.logistic_pairs, beta=beta),
+        ratio=partial(ratio, beta=beta),
         correction=ratios.no_correction,
         aggregate=aggregate.group_sum,
         target=closed.of_pairs(
-            partial(_constant, weight=beta / 2), closed.whole, "β/2·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
+            partial(_constant, weight=size(beta)), closed.whole, f"{weight}·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         off_policy=OffPolicy.ON_POLICY,
         singleton=Singleton.ZERO,
         baseline=Baseline.OTHERS,
-        equation="κ = ±β·σ(−m) / G on better and worse, m = β·(Δ_better − Δ_worse), Δ = Σₜ log(π/ref)",
-    )
-
-
-@row
-def online_ipo(*, beta: float) -> Objective:
-    return replace(
-        online_dpo(beta),
-        ratio=partial(pairs.squared_pairs, beta=beta),
-        target=closed.of_pairs(
-            partial(_constant, weight=1 / beta), closed.whole, "(1 − pᴺ − (1−p)ᴺ)/β·∇log(p/(1−p)) for rewards 0 and 1"
-        ),
-        equation="κ = ±(1/β − 2·(Δ_better − Δ_worse)) / G on better and worse, Δ = Σₜ log(π/ref)",
-    )
-
-
-@row
-def online_slic(*, beta: float) -> Objective:
-    """Differs: the margin is measured from a reference, as other libraries do; there the log-probabilities stand alone
-    and a likelihood term holds the policy.
-    """
-    return replace(
-        online_dpo(beta),
-        ratio=partial(pairs.hinge_pairs, beta=beta),
-        target=closed.of_pairs(
-            partial(_constant, weight=beta), closed.whole, "β·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
-        ),
-        equation="κ = ±β·1[β·(Δ_better − Δ_worse) < 1] / G on better and worse, Δ = Σₜ log(π/ref)",
+        equation=f"κ = {slope} / G on better and worse, m = β·(Δ_better − Δ_worse), Δ = Σₜ log(π/ref)",
     )
 
 

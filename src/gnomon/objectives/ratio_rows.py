@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, penalties, ratios, rollout_credit
+from gnomon.objectives import advantages, aggregate, closed, penalties, ratios, rollout_credit, trust_regions
 from gnomon.objectives.group_rows import dr_grpo, grpo, reinforce_centred, rloo, standard_score
 from gnomon.objectives.row import Objective, OffPolicy, Scope, row
 from gnomon.objectives.target import SharedLength
@@ -23,7 +23,6 @@ __all__ = [
     "gspo",
     "icepop",
     "kimi_k15",
-    "kimi_k15_token",
     "loop",
     "sapo",
     "scale_rl",
@@ -204,21 +203,26 @@ def geometric_rejection(*, least: float, most: float, clip_low: float, clip_high
 
 
 @row
-def dppo(*, clip_low: float, clip_high: float, cap: float) -> Objective:
+def dppo(*, clip_low: float, clip_high: float, cap: float, by: str) -> Objective:
     """Differs: the source leaves credit and aggregate open; here they are Dr. GRPO's. prime-rl adds
-    `squared_log_ratio` with a weight of 1e-3.
+    `squared_log_ratio` with a weight of 1e-3. With `divergence` the widths are in nats, and prime-rl's code has no
+    ceiling, though its text has one.
     """
+    held, more = ratios.probability_clip, ""
+    outside = "A > 0 and π − μ > high) and not (A < 0 and π − μ < −low"
+    if by == "divergence":
+        held, more = trust_regions.divergence_clip, ", d = μ·log(μ/π) + (1−μ)·log((1−μ)/(1−π))"
+        outside = "A > 0 and π > μ and d > high) and not (A < 0 and π < μ and d > low"
     return replace(
         dr_grpo(),
-        ratio=partial(ratios.probability_clip, low=clip_low, high=clip_high, cap=cap),
+        ratio=partial(held, low=clip_low, high=clip_high, cap=cap),
         mismatch=OffPolicy.TOKEN,
-        equation="κ = min(ρ, cap)·1[not (A > 0 and π − μ > high) and not (A < 0 and π − μ < −low)]·A / (S·L_max), "
-        "ρ = π/μ, A = rᵢ − r̄",
+        equation=f"κ = min(ρ, cap)·1[not ({outside})]·A / (S·L_max), ρ = π/μ{more}, A = rᵢ − r̄",
     )
 
 
 @row
-def kimi_k15(*, beta: float) -> Objective:
+def kimi_k15(*, beta: float, ratio: str) -> Objective:
     """The policy is drawn to whatever sampled the answers, so every batch has a centre of its own and β bounds the
     step, not the way from a reference. Where V is exact it stands still at π ∝ μ·exp(r/β), on answers of any behavior.
     Kimi K2's squared loss has the same gradient times 2β.
@@ -226,22 +230,14 @@ def kimi_k15(*, beta: float) -> Objective:
     Differs: V is the mean reward of the group, as there. DRO (arXiv 2405.19107) has the same square with a fixed
         reference for μ and a learned V(x), which no row here has. The source leaves β to the task.
     """
+    whole = ratio == "answer"
     return replace(
         reinforce_centred(),
-        penalty=penalties.squared_sequence_log_ratio,
+        penalty=penalties.squared_sequence_log_ratio if whole else penalties.squared_log_ratio,
         penalty_weight=beta / 2,
         off_policy=OffPolicy.REGULARISED,
         mismatch=OffPolicy.REGULARISED,
-        equation="κ = (rᵢ − r̄ − β·Σₜ log(π/μ)) / S",
-    )
-
-
-@row
-def kimi_k15_token(*, beta: float) -> Objective:
-    return replace(
-        kimi_k15(beta),
-        penalty=penalties.squared_log_ratio,
-        equation="κ = (rᵢ − r̄ − β·log(πₜ/μₜ)) / S",
+        equation=f"κ = (rᵢ − r̄ − β·{'Σₜ log(π/μ)' if whole else 'log(πₜ/μₜ)'}) / S",
     )
 
 

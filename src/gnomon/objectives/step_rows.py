@@ -19,7 +19,7 @@ __all__ = ["gdpo", "gpg", "gpg_verl", "lite_ppo", "magistral"]
 @row
 def gdpo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
     """No part drowns another: of two parts with different spreads each moves the policy by its weight.
-    With one part it is `grpo_sample_std` under a mean over tokens, standardised once more over the step.
+    With one part it is `grpo` with the sample deviation and a mean over tokens, standardised again over the step.
 
     Differs: the second deviation is over rollouts, as in TRL; verl takes it over tokens. It is that of the collected
         step, also where that is trained on in several minibatches.

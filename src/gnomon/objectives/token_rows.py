@@ -11,7 +11,7 @@ from gnomon.objectives import advantages, aggregate, closed, penalties, ratios, 
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_baseline", "reinforce_pp_loo", "vapo", "vc_ppo"]
+__all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_loo", "vapo", "vc_ppo"]
 
 LAMBDA_RETURN = "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)V_{k+1}) / L_max"
 LIMITED = "; the last reward of a rollout that a limit ended has γV with it, V the critic's value after the last token"
@@ -162,9 +162,11 @@ def ppo_whitened(*, gamma: float, lam: float, clip_low: float, clip_high: float,
 
 
 @row
-def reinforce_pp(*, beta: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
-    """Differs: the penalty is off unless asked for."""
-    return Objective(
+def reinforce_pp(*, beta: float, clip_low: float, clip_high: float, epsilon: float, baseline: str) -> Objective:
+    """Differs: the penalty is off unless asked for. With the mean of the group for a baseline, released code takes a
+    rollout's whole penalty off every token; here a token answers for what follows.
+    """
+    published = Objective(
         advantage=advantages.raw,
         credit=partial(token_credit.whitened_reward_to_go, beta=beta, epsilon=epsilon),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
@@ -183,13 +185,10 @@ def reinforce_pp(*, beta: float, clip_low: float, clip_high: float, epsilon: flo
         noise=Noise.MOVES if beta else Noise.EVEN,
         equation="κ = clip(ρ; Â)·Â / Σ|o|, Âₜ = (Aₜ − Ā)/√(s² + ε), Aₜ = rᵢ − β Σ_{s≥t} log(π/π_ref)",
     )
-
-
-@row
-def reinforce_pp_baseline(*, beta: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
-    """Differs: released code takes a rollout's whole penalty off every token; here a token answers for what follows."""
+    if baseline == "none":
+        return published
     return replace(
-        reinforce_pp(beta, clip_low, clip_high, epsilon),
+        published,
         advantage=advantages.mean_centred,
         target=TokenShape(
             credit=partial(_mean_whitened_centred_to_go, beta=beta, epsilon=epsilon),

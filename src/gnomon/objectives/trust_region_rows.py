@@ -12,7 +12,7 @@ from functools import partial
 
 from gnomon.objectives import advantages, aggregate, closed, counts, penalties, ratios, rollout_credit, trust_regions
 from gnomon.objectives.group_rows import dr_grpo, grpo, reinforce_centred, sample_score, standard_score
-from gnomon.objectives.outcome_rows import psr
+from gnomon.objectives.outcome_rows import w_reinforce
 from gnomon.objectives.ratio_rows import dapo, gspo, tis
 from gnomon.objectives.row import Noise, Objective, OffPolicy, Singleton, row
 from gnomon.objectives.target import FrozenShape, Seen, SharedLength, TokenShape
@@ -23,7 +23,6 @@ __all__ = [
     "clip_cov",
     "cpgd",
     "dcpo",
-    "dppo_kl",
     "fipo",
     "gepo",
     "gppo",
@@ -237,20 +236,6 @@ def cpgd(*, alpha: float, cap: float, clip_low: float, clip_high: float) -> Obje
 
 
 @row
-def dppo_kl(*, clip_low: float, clip_high: float, cap: float) -> Objective:
-    """Differs: the source leaves credit and aggregate open; here they are Dr. GRPO's. The widths are choices made here,
-    in nats. prime-rl's code has no ceiling, though its text has one.
-    """
-    return replace(
-        dr_grpo(),
-        ratio=partial(trust_regions.divergence_clip, low=clip_low, high=clip_high, cap=cap),
-        mismatch=OffPolicy.TOKEN,
-        equation="κ = min(ρ, cap)·1[not (A > 0 and π > μ and d > high) and not (A < 0 and π < μ and d > low)]·A / "
-        "(S·L_max), ρ = π/μ, d = μ·log(μ/π) + (1−μ)·log((1−μ)/(1−π)), A = rᵢ − r̄",
-    )
-
-
-@row
 def mini_rl(*, cap: float, clip_low: float, clip_high: float) -> Objective:
     """It is `tis` without a division by length.
 
@@ -276,7 +261,7 @@ def opsm(*, limit: float, clip_low: float, clip_high: float) -> Objective:
 
 @row
 def prime_ipo(*, width: float) -> Objective:
-    """Not IPO for preferences, which is `online_ipo`.
+    """Not IPO for preferences, which is `online_dpo` with a squared loss.
 
     Differs: the source takes the mean over tokens and leaves credit open; here credit and aggregate are Dr. GRPO's.
     """
@@ -322,7 +307,7 @@ def real(*, temperature: float) -> Objective:
     Differs: the default of τ is a choice made here.
     """
     return replace(
-        psr(),
+        w_reinforce(success=1.0, failure=0.0),
         advantage=partial(advantages.counted, weight=partial(counts.label_weight, temperature=temperature)),
         ratio=partial(trust_regions.share_of_labels, temperature=temperature),
         aggregate=aggregate.sequence_mean,

@@ -13,15 +13,15 @@ from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, 
 from gnomon.objectives.target import Seen, TokenShape
 from gnomon.objectives.token_rows import LAMBDA_RETURN
 
-__all__ = [
-    "brpo", "brpo_released", "rebn", "turn_grpo", "turn_ppo", "turn_reinforce", "turn_reinforce_discounted",
-]  # fmt: skip
+__all__ = ["brpo", "rebn", "turn_grpo", "turn_ppo", "turn_reinforce"]
 
 
 @row
-def turn_reinforce(*, gamma: float) -> Objective:
-    """For γ < 1 it is not the gradient of the discounted return: turns are visited undiscounted."""
-    return replace(
+def turn_reinforce(*, gamma: float, turns: str) -> Objective:
+    """For γ < 1 it is not the gradient of the discounted return, unless `turns` are discounted too: they are visited
+    undiscounted.
+    """
+    usual = replace(
         reinforce(),
         credit=partial(turn_credit.turn_returns, gamma=gamma),
         target=TokenShape(
@@ -32,12 +32,10 @@ def turn_reinforce(*, gamma: float) -> Objective:
         noise=Noise.EVEN,
         equation="κ = Σ_{k≥t} γ^{k−t} r_k / S",
     )
-
-
-@row
-def turn_reinforce_discounted(*, gamma: float) -> Objective:
+    if turns == "alike":
+        return usual
     return replace(
-        turn_reinforce(gamma),
+        usual,
         credit=partial(turn_credit.discounted_turn_returns, gamma=gamma),
         target=TokenShape(
             credit=partial(_summed_from_the_start, gamma=gamma),
@@ -147,12 +145,9 @@ def rebn(*, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> 
 
 
 @row
-def brpo(*, clip_low: float, clip_high: float) -> Objective:
-    """It maximises the score at a uniformly drawn budget. The policy that answers after truncation has its own loss.
-
-    Differs: `brpo_released` has the rollout itself in the mean of its group.
-    """
-    return Objective(
+def brpo(*, clip_low: float, clip_high: float, baseline: str) -> Objective:
+    """It maximises the score at a uniformly drawn budget. The policy that answers after truncation has its own loss."""
+    published = Objective(
         advantage=advantages.leave_one_out,
         credit=turn_credit.budget_credit,
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
@@ -168,12 +163,10 @@ def brpo(*, clip_low: float, clip_high: float) -> Objective:
         baseline=Baseline.OTHERS,
         equation="κ = clip(ρ; A)·A / (S·L_max), Aⱼ = Rⱼ − (j·V1ⱼ + (m−j)·V2ⱼ)/m, Rⱼ = Σ_{k≥j} r_k/m, V2 of the others",
     )
-
-
-@row
-def brpo_released(*, clip_low: float, clip_high: float) -> Objective:
+    if baseline == "others":
+        return published
     return replace(
-        brpo(clip_low, clip_high),
+        published,
         advantage=advantages.mean_centred,
         target=TokenShape(
             credit=partial(_constant_budget, own_share=1.0),
