@@ -2,6 +2,9 @@
 
     python benchmarks/demo.py --envs countdown --seeds 0 1 2 --plot docs/demo.svg
     python benchmarks/demo.py --envs examples/addition.py --seeds 0 1 2 --plot docs/llm.svg 30
+    python benchmarks/demo.py --envs count_shapes read_clock maze --seeds 0 1 2 --plot docs/sight.svg
+
+The environments of the last line are drawn. A policy that sees is made for each of them first, in the same folder.
 
 Prints one line per run: the locked baseline and the last held-out pass@1 with their 95 % intervals, the gain, and the
 wall-clock seconds of the whole command, start-up and evaluations included. Runs stay under --folder.
@@ -19,11 +22,24 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gnomon_lab.tiny_policy.sight import LESSONS, sighted
+
+SIGHTED = ["steps=24", "prompts=8", "group=8", "rollout.max_tokens=24", "eval.every=6", "eval.tasks=96"]
+"""Settings of a run on drawings."""
+
 
 def run(env: str, seed: int, folder: Path, words: list[str]) -> dict[str, Any]:
     """One run as a user starts it; its facts as `gnomon show --json` tells them."""
     gnomon = str(Path(sys.executable).parent / "gnomon")
-    command = [gnomon, "train", env, f"run={folder}", f"seed={seed}", *words]
+    if env in LESSONS:
+        lessons, policy = LESSONS[env], folder.parent / f"{env}-policy"
+        if not (policy / "model.safetensors").exists():
+            sighted(policy, lessons)
+        kind = type(lessons.env)
+        words = [f"policy={policy}", *SIGHTED, *lessons.words, *words]
+        command = [gnomon, "train", f"{kind.__module__}:{kind.__name__}", f"run={folder}", f"seed={seed}", *words]
+    else:
+        command = [gnomon, "train", env, f"run={folder}", f"seed={seed}", *words]
     if env.endswith(".py"):
         command = [sys.executable, env, str(folder), *words, str(seed)]
     began = time.monotonic()
@@ -56,11 +72,16 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
 
     plt.rcParams |= {"svg.hashsalt": "gnomon", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 2.9), layout="constrained")
+    several = len({facts["env"] for facts in results}) > 1
+    colours: dict[str, str] = {}
     for facts in results:
         points = [(e["step"], e["pass_at"]["1"]) for e in facts["evaluations"]]
         steps = [step for step, _ in points]
-        label = facts["env"] if len({r["env"] for r in results}) > 1 else f"seed {facts['seed']}"
-        (drawn,) = left.plot(steps, [i["value"] for _, i in points], marker="o", markersize=3, label=label)
+        name = facts["env"] if several else f"seed {facts['seed']}"
+        label = "" if name in colours else name
+        style = {"marker": "o", "markersize": 3, "label": label, "color": colours.get(name)}
+        (drawn,) = left.plot(steps, [i["value"] for _, i in points], **style)
+        colours[name] = drawn.get_color()
         low, high = ([i[side] for _, i in points] for side in ("low", "high"))
         left.fill_between(steps, low, high, alpha=0.12, color=drawn.get_color(), linewidth=0)
         right.plot(facts["curve"]["length"], color=drawn.get_color(), linewidth=1)
