@@ -28,6 +28,7 @@ from gnomon.keys import Key
 from gnomon.terminal import put
 from gnomon.types import Task
 from gnomon.verifiers import Malformed, Strictness
+from gnomon.workers import Outcome, Returned
 
 __all__ = ["Drawn", "Program", "Step", "admit", "faults", "programs", "refusal"]
 
@@ -37,7 +38,7 @@ MOST = 0.4
 """Share of the inputs on which a program may give one answer, or give its input back."""
 UNSURE = 0.25
 """Share of the inputs that may be ambiguous or have no answer. Instances are drawn from the others."""
-TASKS = 24
+TASKS = 16
 """Instances with which an environment is checked and audited."""
 LONGEST = 48
 """Characters of an answer."""
@@ -350,6 +351,9 @@ class Here(VerifierWorkers):
         judgements = [judgement_of(self.bench, index, reply) for index, reply in calls]
         self.judgements += judgements
         return judgements
+
+    def ask(self, probe: Callable[..., Any], *arguments: Any, fresh: bool = False, patience: float = 1) -> Outcome:
+        return Returned(probe(self.bench, *arguments))
 
     @property
     def bench(self) -> Bench:
