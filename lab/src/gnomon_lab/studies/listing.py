@@ -111,15 +111,17 @@ def publish(folder: Path) -> list[str]:
 
 
 def by_chance(rows: Sequence[Listed]) -> str:
-    """How many verdicts chance alone would give."""
+    """How many verdicts there are, on a pretrained model too, and how many of them chance alone would give."""
     drawn = [row for row in rows if row.counts and not row.study.exact]
     exact = sum(row.counts and row.study.exact for row in rows)
     wrong = sum(row.study.alpha for row in drawn)
+    pretrained = sum(row.counts and row.pretrained for row in rows)
     return (
         f"Of {exact + len(drawn)} studies with a verdict, {exact} have exact numbers, which chance cannot change. The "
         f"numbers of the other {len(drawn)} vary between seeds. If there is no real difference, such a study still "
         "ends in PASS or FAIL with a probability of at most 5 %, half of it for PASS. On average, chance alone decides "
-        f"at most {wrong:.2g} of these {len(drawn)} studies, and 2.5 of fifty."
+        f"at most {wrong:.2g} of these {len(drawn)} studies, and 2.5 of fifty. "
+        f"{pretrained} studies with a verdict have SmolLM2 as their policy."
     )
 
 
