@@ -414,4 +414,6 @@ def main(count: int = 1000, level: int = 2, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    from gnomon_lab.drawn import main as command  # Worker processes cannot import the classes of `__main__`.
+
+    sys.exit(command(*map(int, sys.argv[1:])))

@@ -1,13 +1,15 @@
 """Environments drawn from a grammar: what is refused before and by check and audit, and planted faults."""
 
 import random
+import sys
 from dataclasses import dataclass, replace
+from subprocess import run
 
 import pytest
 
 from gnomon.envs.base import identity, user
 from gnomon.types import Message, Task
-from gnomon_lab.drawn import STEPS, Drawn, Program, admit, faults, main, programs, refusal
+from gnomon_lab.drawn import STEPS, Drawn, Program, admit, faults, programs, refusal
 
 ONE = Drawn(level=1, count=1, first=2)
 
@@ -76,9 +78,10 @@ def test_drawn_environments_are_admitted() -> None:
     assert [reasons for _, reasons in admit(Drawn(count=6, level=3, seed=1))] == [[]] * 6
 
 
-def test_the_command_counts_what_was_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(3, 1, 0) == 0
-    assert "all together: no fault" in (shown := capsys.readouterr().out) and "3 admitted" in shown
+def test_the_command_counts_what_was_refused() -> None:
+    done = run([sys.executable, "-m", "gnomon_lab.drawn", "3", "1", "0"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all together: no fault" in done.stdout and "3 admitted" in done.stdout
 
 
 def test_too_few_programs_are_an_error() -> None:
