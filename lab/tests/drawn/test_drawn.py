@@ -11,8 +11,6 @@ from gnomon.envs.base import identity, user
 from gnomon.types import Message, Task
 from gnomon_lab.drawn import STEPS, Drawn, Program, admit, faults, programs, refusal
 
-ONE = Drawn(level=1, count=1, first=2)
-
 
 def program(*texts: str, takes: str = "numbers") -> Program:
     steps, kind = [], takes
