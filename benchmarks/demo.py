@@ -2,9 +2,9 @@
 
     python benchmarks/demo.py --envs countdown --seeds 0 1 2 --plot docs/demo.svg
     python benchmarks/demo.py --envs examples/addition.py --seeds 0 1 2 --plot docs/llm.svg 30
-    python benchmarks/demo.py --envs count_shapes read_clock maze --seeds 0 1 2 --plot docs/sight.svg
+    python benchmarks/demo.py --envs count_shapes read_clock --seeds 0 1 2 --plot docs/sight.svg
 
-The environments of the last line are drawn. A policy that sees is made for each of them first, in the same folder.
+The environments of the last line, and maze, are drawn. For each, a policy that sees is made first, in the same folder.
 
 Prints one line per run: the locked baseline and the last held-out pass@1 with their 95 % intervals, the gain, and the
 wall-clock seconds of the whole command, start-up and evaluations included. Runs stay under --folder.
