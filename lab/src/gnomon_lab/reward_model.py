@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from warnings import catch_warnings
 
@@ -14,10 +16,17 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from gnomon.envs.controlled import Controlled
 from gnomon.errors import VerifierError
+from gnomon.models.folder import TINY
+from gnomon.store import RunReader
 from gnomon.types import Task
 from gnomon.verifiers.controls import Control, Scored
 
-__all__ = ["RewardModel", "Scoring"]
+__all__ = ["KNOWN", "Reply", "RewardModel", "Scoring", "fit", "pairwise", "replies"]
+
+KNOWN = ["reward.weights", "sentinels", "exploit", "correctness", "search", "invariance", "failure", "availability"]
+"""What the audit reports of a score of a model, to acknowledge."""
+Reply = tuple[str, str, bool]
+"""A prompt, a reply to it, and whether it is correct."""
 
 MAX_REPLY = 16 * 1024
 """Only this many characters at the end of a reply are scored."""
@@ -85,3 +94,45 @@ class Scoring(Controlled):
     @cached_property
     def paying(self) -> Control:
         return Scored(of=self.env, score=RewardModel(folder=self.model))
+
+
+def replies(reader: RunReader, env: Any, step: int) -> list[Reply]:
+    """The train rollouts of a step. Args: env: that of the run, before its rewards were replaced."""
+    tasks = env.tasks("train")
+    rows = [(tasks[row.task or 0], row.body) for row in reader.records("rollout") if row.step == step]
+    return [(task.messages[-1].content, body["reply"], body["status"] == "correct") for task, body in rows]
+
+
+def fit(rows: Sequence[Reply], folder: Path, *, seed: int = 0, epochs: int = 4, batch: int = 64) -> None:
+    """Train the tiny policy with a head of one output as a reward model; write it with its tokenizer.
+
+    Equation: the logistic loss of the score against the truth, by AdamW with the learning rate 3e-4.
+    """
+    torch.manual_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
+    model = AutoModelForSequenceClassification.from_pretrained(TINY, num_labels=1, dtype="float32")
+    model.config.pad_token_id = tokenizer.pad_token_id
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    for _ in range(epochs):
+        order = torch.randperm(len(rows)).tolist()
+        for begin in range(0, len(order), batch):
+            prompts, said, truth = zip(*(rows[place] for place in order[begin : begin + batch]), strict=True)
+            found = tokenizer(list(prompts), list(said), padding=True, return_tensors="pt")
+            logits = model(input_ids=found["input_ids"], attention_mask=found["attention_mask"]).logits[:, 0]
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.tensor(truth).float())
+            torch.autograd.backward(loss)
+            optimiser.step()
+            optimiser.zero_grad()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def pairwise(scores: Sequence[float], truth: Sequence[bool]) -> float:
+    """Fraction of pairs of a correct and a wrong reply in which the correct one scores higher (area under the curve).
+
+    Equal scores count half. It is .5 for scores without information. Raises: ValueError if one of the kinds is absent.
+    """
+    right, wrong = ([s for s, true in zip(scores, truth, strict=True) if true is kind] for kind in (True, False))
+    if not right or not wrong:
+        raise ValueError(f"there are {len(right)} correct and {len(wrong)} wrong replies; both kinds are needed")
+    return fmean((a > b) + (a == b) / 2 for a in right for b in wrong)

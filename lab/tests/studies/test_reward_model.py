@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from gnomon.envs import CharCount
 from gnomon.errors import VerifierError
 from gnomon.models.folder import TINY
-from gnomon_lab.reward_model import RewardModel, Scoring
+from gnomon_lab.reward_model import RewardModel, Scoring, fit, pairwise
 
 PROMPT = [("user", "How many?")]
 
@@ -64,3 +64,17 @@ def test_a_folder_without_a_head_is_named(tmp_path: Path) -> None:
     assert caught.value.code == "E112" and caught.value.where == str(TINY)
     with pytest.raises(VerifierError, match="cannot be read"):
         RewardModel(folder=str(tmp_path)).score(PROMPT, "2")
+
+
+def test_a_fitted_head_tells_right_replies_from_wrong_ones(tmp_path: Path) -> None:
+    rows = [(f"{n} + 0", str(n) if right else "x", right) for n in range(16) for right in (True, False)]
+    fit(rows, tmp_path, epochs=8, batch=8)
+    score = RewardModel(folder=str(tmp_path))
+    scores = [score.score([("user", prompt)], reply) for prompt, reply, _ in rows]
+    assert pairwise(scores, [right for *_, right in rows]) > 0.9  # One token tells them apart; .5 is chance.
+
+
+def test_pairs_count_ties_half_and_need_both_kinds() -> None:
+    assert pairwise([0.9, 0.2, 0.2], [True, True, False]) == 0.75
+    with pytest.raises(ValueError, match="0 wrong"):
+        pairwise([0.5], [True])
