@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
+import random
 import re
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from statistics import fmean
 
+from gnomon.envs.base import identity
 from gnomon.store import RunReader
+from gnomon.types import Message, Task
+from gnomon_lab.addition import Addition
 
-__all__ = ["dip", "growth", "held_out_by_additions", "rise", "share_worked", "worked"]
+__all__ = ["ShownSums", "dip", "growth", "held_out_by_additions", "rise", "share_worked", "worked"]
 
 LAST = 3
 """Steps at the end of a run that are averaged."""
 
 NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSums(Addition):
+    """A sum after four solved ones, in turn with and without intermediate results."""
+
+    low: int = 1
+    high: int = 9
+    numbers: int = 3
+
+    def make(self, rng: random.Random) -> Task:
+        own, *shown = ([rng.randint(self.low, self.high) for _ in range(self.numbers)] for _ in range(5))
+        messages = [Message(role="user", content=question(own))]
+        for place, numbers in enumerate(shown):
+            reply = str(sum(numbers)) if place % 2 else work(numbers)
+            messages[-1:-1] = [
+                Message(role="user", content=question(numbers)),
+                Message(role="assistant", content=reply),
+            ]
+        return Task(id=identity("shown sums", own, shown), messages=tuple(messages), answer=str(sum(own)))
+
+
+def question(numbers: list[int]) -> str:
+    return f"What is {' + '.join(map(str, numbers))}?"
+
+
+def work(numbers: list[int]) -> str:
+    """A reply with all intermediate results, such as `4 + 6 = 10, 10 + 7 = 17`."""
+    sums = list(accumulate(numbers))
+    return ", ".join(
+        f"{before} + {added} = {after}" for (before, after), added in zip(pairwise(sums), numbers[1:], strict=True)
+    )
 
 
 def additions(numbers: list[int]) -> list[int]:
