@@ -406,10 +406,14 @@ def main(count: int = 1000, level: int = 2, seed: int = 0) -> int:
     whole = [each.name for each in check_env(env).findings if not each.passed]
     whole += [each.rule for each in audit(subject_of(env)).findings if each.severity is Severity.BLOCKING]
     put(f"all together: {', '.join(whole) or 'no fault'}")
-    refused = [(program.text, reasons) for program, reasons in admit(env) if reasons]
-    for text, reasons in refused:
-        put(f"  refused: {text}: {', '.join(reasons)}")
-    put(f"{count - len(refused)} admitted by check and audit, in {time.process_time() - began:.0f} s of processor time")
+    refused = 0
+    for done, (program, reasons) in enumerate(admit(env), 1):
+        if reasons:
+            refused += 1
+            put(f"  refused: {program.text}: {', '.join(reasons)}")
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{done} of {count}" + ("\n" if done == count else ""))
+    put(f"{count - refused} admitted by check and audit, in {time.process_time() - began:.0f} s of processor time")
     return int(bool(refused or whole))
 
 
