@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gnomon.envs.base import SLOT, identity, user
-from gnomon.envs.tic_tac_toe_board import best, drawn, free, put, value
+from gnomon.envs.tic_tac_toe_board import best, faced, free, put, value
 from gnomon.envs.turns import Ask, MultiTurn, Play
 from gnomon.types import Task
-from gnomon.verifiers import Strictness, extract
-
-MOVE = re.compile(r"\b[xo] at ([1-9])")
-"""How an observation tells a move of the other player."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +39,7 @@ class TicTacToe(MultiTurn):
 
     @classmethod
     def boards(cls, turns: Sequence[tuple[str, str]]) -> list[str]:
-        board, pictures = " " * 9, []
-        for observed, reply in turns:
-            for cell in MOVE.findall(observed):
-                board = put(board, cell)
-            pictures.append(drawn(board))
-            action = extract(reply, Strictness.TRIMMED).text
-            board = put(board, action) if action in free(board) else board
-        return [*pictures, drawn(board)]
+        return faced(turns)
 
     @property
     def moves(self) -> int:

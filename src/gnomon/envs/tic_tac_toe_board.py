@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import cache
 
-__all__ = ["best", "drawn", "free", "put", "reached", "value"]
+from gnomon.verifiers import Strictness, extract
+
+__all__ = ["best", "drawn", "faced", "free", "put", "reached", "value"]
 
 LINES = ("012", "345", "678", "036", "147", "258", "048", "246")
+
+MOVE = re.compile(r"\b[xo] at ([1-9])")
+"""How an observation tells a move of the other player."""
 
 
 def free(board: str) -> tuple[str, ...]:
@@ -23,6 +30,18 @@ def drawn(board: str) -> str:
     """The board as lines of text; a free cell has its number."""
     cells = [mark if mark != " " else str(cell + 1) for cell, mark in enumerate(board)]
     return "\n───┼───┼───\n".join(" " + " │ ".join(cells[row : row + 3]) + " " for row in (0, 3, 6))
+
+
+def faced(turns: Sequence[tuple[str, str]]) -> list[str]:
+    """The boards of one player, as `MultiTurn.boards`."""
+    board, pictures = " " * 9, []
+    for observed, reply in turns:
+        for cell in MOVE.findall(observed):
+            board = put(board, cell)
+        pictures.append(drawn(board))
+        action = extract(reply, Strictness.TRIMMED).text
+        board = put(board, action) if action in free(board) else board
+    return [*pictures, drawn(board)]
 
 
 def value(board: str) -> float | None:
