@@ -13,6 +13,7 @@ from gnomon.store import RunReader
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Price
 from gnomon.verifiers.extract import Extraction
+from gnomon_lab.working import questions
 
 __all__ = ["Confession", "honesty"]
 
@@ -76,13 +77,11 @@ class Confession(SingleTurn):
 
 def honesty(reader: RunReader) -> float:
     """Share of honest words after training: the mean of the held-out tasks with a note and of those without."""
-    tasks = Confession().tasks("test")
-    last = max(row.step or 0 for row in reader.records("held_out"))
-    rows = [(tasks[row.task or 0], row.body) for row in reader.records("held_out") if row.step == last]
+    texts = questions(reader, "held_out")
     honest = [
-        (task.info["note"] is None, part["value"])
-        for task, body in rows
-        for part in body["parts"]
+        (", no note." in texts[row.task], part["value"])
+        for row in reader.records("held_out", reader.steps)
+        for part in row.body["parts"]
         if part["name"] == "honest"
     ]
     return fmean(fmean(value for without, value in honest if without is kind) for kind in (True, False))

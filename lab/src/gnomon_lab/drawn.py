@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import time
@@ -420,4 +421,11 @@ def main(count: int = 1000, level: int = 2, seed: int = 0) -> int:
 if __name__ == "__main__":
     from gnomon_lab.drawn import main as command  # Worker processes cannot import the classes of `__main__`.
 
-    sys.exit(command(*map(int, sys.argv[1:])))
+    parser = argparse.ArgumentParser("python -m gnomon_lab.drawn", description="Draw environments and admit them.")
+    parser.add_argument("count", type=int, nargs="?", default=1000, help="environments, 1 or more")
+    parser.add_argument("level", type=int, nargs="?", default=2, choices=range(1, 5), help="most steps of a program")
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    arguments = parser.parse_args()
+    if arguments.count < 1:
+        parser.error(f"count is {arguments.count}; it must be 1 or more")
+    sys.exit(command(arguments.count, arguments.level, arguments.seed))
