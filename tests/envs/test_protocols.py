@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from websockets.sync.connection import Connection
 from websockets.sync.server import serve
 
 from gnomon.envs.check import check_env
@@ -22,7 +23,7 @@ class OpenEnvServer:
     """A number is to be guessed, one session for each connection; certain guesses make it misbehave."""
 
     def __init__(self):
-        self.server = serve(self.play, "127.0.0.1", 0)
+        self.server = serve(self.play, "127.0.0.1", 0, ping_interval=None)
         self.url = "http://{}:{}".format(*self.server.socket.getsockname())
         self.open, self.opened, self.honest = 0, 0, True
         Thread(target=self.server.serve_forever, daemon=True).start()
@@ -37,7 +38,7 @@ class OpenEnvServer:
                     return
                 told = json.dumps(self.answer(session, asked))
                 connection.send([told[:9], told[9:]])  # In two fragments, as a server may.
-                connection.ping()
+                connection.ping(str(time.monotonic_ns()))
         except OSError:
             connection.socket.close()
         finally:
@@ -91,6 +92,15 @@ def test_a_session_is_closed_with_its_episode(openenv):
     while openenv.open and time.monotonic() < due:
         time.sleep(0.01)
     assert openenv.opened == 2 and openenv.open == 0
+
+
+def test_an_open_session_draws_nothing_from_this_process(openenv, monkeypatch):
+    pings = []
+    monkeypatch.setattr(Connection, "keepalive", lambda connection: pings.append(connection))
+    env = OpenEnv(url=openenv.url, turns=9)
+    state = random.getstate()
+    env.start(env.tasks("train")[0], KEY).step("5")
+    assert not pings and random.getstate() == state
 
 
 @pytest.mark.parametrize(

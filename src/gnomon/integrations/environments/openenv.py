@@ -124,6 +124,7 @@ class Session:
                     open_timeout=env.seconds,
                     close_timeout=CLOSING,
                     max_size=MESSAGE,
+                    ping_interval=None,  # A ping draws its content from this process's `random`, at any moment.
                     proxy=None,
                 )
             )
