@@ -811,7 +811,15 @@ def model_gemma(
         raise ConfigError(
             "E309", "the Gemma terms have not been accepted", fix=f"gnomon model gemma {folder} --accept-terms"
         )
-    gemma.convert(folder, lambda what, share: put(f"{share:>4.0%}  {what}"))
+    told: set[str] = set()
+
+    def tell(what: str, share: float) -> None:
+        stage = f"{10 * int(10 * share):>3} %  {what}"
+        if stage not in told:
+            told.add(stage)
+            put(stage)
+
+    gemma.convert(folder, tell)
     put(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
 
 
