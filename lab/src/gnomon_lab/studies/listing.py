@@ -37,8 +37,8 @@ class Listed:
 
     @property
     def pretrained(self) -> bool:
-        """Whether its policy is SmolLM2. The name says so, since the arms may be functions."""
-        return self.name.startswith("smollm2-")
+        """Whether its policy is SmolLM2 or Gemma. The name says so, since the arms may be functions."""
+        return self.name.startswith(("smollm2-", "gemma-"))
 
     @property
     def counts(self) -> bool:
