@@ -89,7 +89,7 @@ def write(request: ChatRequest, reply: ChatReply) -> dict[str, Any]:
     if reply.message.reasoning is not None:
         message["reasoning_content"] = reply.message.reasoning
     if reply.message.calls:
-        message["tool_calls"] = [written(call) for call in reply.message.calls]
+        message["tool_calls"] = [call_entry(call) for call in reply.message.calls]
     choice = {"index": 0, "message": message, "finish_reason": reply.finish, "logprobs": logprobs(reply)}
     return {**head(request, reply, "chat.completion"), "choices": [choice], "usage": usage(reply)}
 
@@ -105,14 +105,14 @@ def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:
         yield chunk({"reasoning_content": reply.message.reasoning})
     if reply.message.content:
         yield chunk({"content": reply.message.content}, logprobs=logprobs(reply))
-    for place, call in enumerate(reply.message.calls):
-        yield chunk({"tool_calls": [{"index": place, **written(call)}]})
+    for index, call in enumerate(reply.message.calls):
+        yield chunk({"tool_calls": [{"index": index, **call_entry(call)}]})
     yield chunk({}, reply.finish)
     if request.usage:
         yield "", {**base, "choices": [], "usage": usage(reply)}
 
 
-def written(call: ToolCall) -> dict[str, Any]:
+def call_entry(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 

@@ -85,14 +85,14 @@ class Endpoint:
         return await self._answer(responder, request, dialect, receive, send)
 
     def _responder(self, key: str) -> Responder:
-        found = [
-            value for known, value in self._responders.items() if hmac.compare_digest(known.encode(), key.encode())
+        responders = [
+            value for own, value in self._responders.items() if hmac.compare_digest(own.encode(), key.encode())
         ]
-        if not found and self.anyone is not None:
+        if not responders and self.anyone is not None:
             return self.anyone
-        if not found:
+        if not responders:
             raise Refused("the key is not that of a rollout", status=401, code="invalid_api_key")
-        return found[0]
+        return responders[0]
 
     def _request(self, body: bytes, dialect: Dialect, headers: Mapping[str, str]) -> ChatRequest:
         try:
@@ -108,12 +108,12 @@ class Endpoint:
         self, responder: Responder, request: ChatRequest, dialect: Dialect, receive: Receive, send: Send
     ) -> None:
         work = asyncio.ensure_future(responder.answer(request))
-        left = asyncio.ensure_future(disconnected(receive))
+        disconnect = asyncio.ensure_future(disconnected(receive))
         begun = False
         try:
-            while not work.done() and not left.done():
-                await asyncio.wait({work, left}, timeout=self.keepalive, return_when=asyncio.FIRST_COMPLETED)
-                if request.stream and not work.done() and not left.done():
+            while not work.done() and not disconnect.done():
+                await asyncio.wait({work, disconnect}, timeout=self.keepalive, return_when=asyncio.FIRST_COMPLETED)
+                if request.stream and not work.done() and not disconnect.done():
                     begun = begun or await begin_stream(send)
                     await send_part(send, ": keepalive\n\n")
             if not work.done():
@@ -126,16 +126,16 @@ class Endpoint:
                 responder.settle(refused, True)
                 await send_part(send, event_text("error", dialect.error(refused)), last=True)
                 return
-            await self._deliver(responder, request, reply, dialect, left, begun, send)
+            await self._deliver(responder, request, reply, dialect, disconnect, begun, send)
         finally:
             if not work.done():
                 work.cancel()
-            left.cancel()
-            await asyncio.gather(work, left, return_exceptions=True)
+            disconnect.cancel()
+            await asyncio.gather(work, disconnect, return_exceptions=True)
 
     async def _deliver(
         self, responder: Responder, request: ChatRequest, reply: ChatReply, dialect: Dialect,
-        left: asyncio.Future[None], begun: bool, send: Send,
+        disconnect: asyncio.Future[None], begun: bool, send: Send,
     ) -> None:  # fmt: skip
         """Send a reply. It was recorded before; it counts as delivered if the client stayed until its last part."""
         there = False
@@ -146,12 +146,12 @@ class Endpoint:
                 *parts, last = [event_text(name, data) for name, data in dialect.events(request, reply)]
                 await send_part(send, "".join(parts))
                 await asyncio.sleep(0)
-                if left.done():
+                if disconnect.done():
                     raise Gone
                 await send_part(send, last + dialect.end, last=True)
             else:
                 await asyncio.sleep(0)
-                if left.done():
+                if disconnect.done():
                     raise Gone
                 await respond(send, 200, dialect.write(request, reply))
             there = True

@@ -114,7 +114,7 @@ def in_call_order(messages: Iterable[Message]) -> tuple[Message, ...]:
             for call in message.calls:
                 names[call.id] = call.id if OWN.fullmatch(call.id) else f"call_{next(numbers)}"
             message = replace(message, calls=tuple(replace(call, id=names[call.id]) for call in message.calls))
-            places = {call.id: place for place, call in enumerate(message.calls)}
+            places = {call.id: index for index, call in enumerate(message.calls)}
         ordered.append(message)
     return (*ordered, *_by_place(results, places))
 
@@ -133,7 +133,7 @@ def reply_message(
     Args: plain: whether the model has no markup for calls and reasoning.
     """
     text, reasoning = parsed.text, None if plain else parsed.reasoning
-    calls = tuple(replace(call, id=f"call_{name}_{place}") for place, call in enumerate(parsed.tool_calls))
+    calls = tuple(replace(call, id=f"call_{name}_{index}") for index, call in enumerate(parsed.tool_calls))
     if parsed.unreadable or not (request.tools and request.calls):
         text, calls = Message(role="assistant", content=text, calls=calls).text, ()
     stop = next((each for each in request.stop if each in text), None) if completion.finish is Finish.STOP else None

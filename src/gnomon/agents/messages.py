@@ -139,12 +139,12 @@ def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:
         return kind, {"type": kind, **data}
 
     yield event("message_start", message=opening(request, reply))
-    for place, block in enumerate(blocks_of(reply)):
+    for index, block in enumerate(blocks_of(reply)):
         empty, deltas = streamed(block)
-        yield event("content_block_start", index=place, content_block=empty)
+        yield event("content_block_start", index=index, content_block=empty)
         for delta in deltas:
-            yield event("content_block_delta", index=place, delta=delta)
-        yield event("content_block_stop", index=place)
+            yield event("content_block_delta", index=index, delta=delta)
+        yield event("content_block_stop", index=index)
     whole = write(request, reply)
     ended = {"stop_reason": whole["stop_reason"], "stop_sequence": whole["stop_sequence"]}
     yield event("message_delta", delta=ended, usage=whole["usage"])

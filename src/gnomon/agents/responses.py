@@ -31,8 +31,8 @@ def read(body: Body) -> ChatRequest:
             code="unsupported_response_format",
         )
     calls, required = choice(body.get("tool_choice"))
-    asked = body.get("input")
-    items = [{"role": "user", "content": asked}] if isinstance(asked, str) else entries(asked, "input")
+    prompt = body.get("input")
+    items = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else entries(prompt, "input")
     system = [Message(role="system", content=str(body["instructions"]))] if body.get("instructions") else []
     return ChatRequest(
         messages=in_call_order([*system, *messages_of(items)]),
@@ -51,28 +51,28 @@ def read(body: Body) -> ChatRequest:
 
 def messages_of(items: Sequence[Body]) -> list[Message]:
     """The messages of some items. Reasoning, text and calls of one reply are items of their own."""
-    found: list[Message] = []
+    messages: list[Message] = []
     open_reply = False
     for item in items:
         kind = item.get("type", "message")
         if kind == "function_call_output":
-            found.append(
+            messages.append(
                 Message(role="tool", content=text_of(item.get("output")), call_id=str(item.get("call_id", "")))
             )
             open_reply = False
         elif kind == "message" and item.get("role") != "assistant":
-            found.append(other_message(item))
+            messages.append(other_message(item))
             open_reply = False
         elif kind in ("message", "reasoning", "function_call"):
             part = part_of(kind, item)
-            if open_reply and follows(found[-1], part):
-                found[-1] = merged(found[-1], part)
+            if open_reply and follows(messages[-1], part):
+                messages[-1] = merged(messages[-1], part)
             else:
-                found.append(part)
+                messages.append(part)
             open_reply = True
         else:
             raise Refused(f"input of type {kind!r} is not supported", code="unsupported_content")
-    return found
+    return messages
 
 
 def other_message(item: Body) -> Message:
@@ -208,17 +208,17 @@ def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:
 
     yield event("response.created", response=base(request, reply))
     yield event("response.in_progress", response=base(request, reply))
-    for place, item in enumerate(output(reply)):
-        at = {"output_index": place, "item_id": item["id"]}
+    for index, item in enumerate(output(reply)):
+        at = {"output_index": index, "item_id": item["id"]}
         nothing: dict[str, Any] = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
         empty = {**item, "status": "in_progress", **nothing}
-        yield event("response.output_item.added", output_index=place, item=empty)
+        yield event("response.output_item.added", output_index=index, item=empty)
         if item["type"] == "function_call":
             yield event("response.function_call_arguments.delta", **at, delta=item["arguments"])
             yield event("response.function_call_arguments.done", **at, arguments=item["arguments"], name=item["name"])
         else:
             yield from part_events(event, at, item)
-        yield event("response.output_item.done", output_index=place, item=item)
+        yield event("response.output_item.done", output_index=index, item=item)
     whole = write(request, reply)
     yield event(f"response.{whole['status']}", response=whole)
 

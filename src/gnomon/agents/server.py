@@ -62,8 +62,8 @@ class Server:
             lost(error)
 
         protocol.connection_lost = connection_lost
-        found: asyncio.Protocol = protocol
-        return found
+        connection: asyncio.Protocol = protocol
+        return connection
 
 
 class Closed(asyncio.Protocol):

@@ -87,12 +87,12 @@ class Tree:
         """The tokens of a request. Raises: ModelError E315 if the model's format has no place for a message."""
         digests = tuple(prefixes(messages, tools))
         for length in range(len(messages) - 1, 0, -1):
-            if found := self._extended(digests[length], messages[length - 1]):
+            if parent := self._extended(digests[length], messages[length - 1]):
                 new = tuple(messages[length:])
-                assert found.completion is not None
-                found.delivered = True
-                transcript = found.prompt.transcript.sampled(found.completion.token_ids).observed(new)
-                return Prompt(digests, found, transcript, new)
+                assert parent.completion is not None
+                parent.delivered = True
+                transcript = parent.prompt.transcript.sampled(parent.completion.token_ids).observed(new)
+                return Prompt(digests, parent, transcript, new)
         return Prompt(digests, None, self._whole(messages, tools), tuple(messages))
 
     def draw(self, prompt: Prompt, *, retry: bool = False) -> Node:
@@ -153,10 +153,10 @@ class Tree:
 
     def _extended(self, digest: bytes, reply: Message) -> Node | None:
         """The turn that ends with these messages; its reasoning is absent in the request, or the same."""
-        found = [node for node in self._ends.get(digest, ()) if same_reasoning(node, reply)]
+        matches = [node for node in self._ends.get(digest, ()) if same_reasoning(node, reply)]
         ids = {call.id for call in reply.calls}
-        named = (node for node in found if node.reply and ids & {call.id for call in node.reply.calls})
-        return next(named, min(found, key=lambda node: node.order, default=None))
+        by_call = (node for node in matches if node.reply and ids & {call.id for call in node.reply.calls})
+        return next(by_call, min(matches, key=lambda node: node.order, default=None))
 
     def _whole(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Transcript:
         """A branch from its beginning, with the sampled tokens of recorded replies."""
@@ -166,10 +166,10 @@ class Tree:
         def observed() -> Transcript:
             return self._begin(new, tools) if transcript is None else transcript.observed(tuple(new))
 
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             recorded = self._replies.get(meaning(message), ()) if message.role == "assistant" else ()
             node = min(recorded, key=lambda each: each.order, default=None)
-            ends = place + 1 < len(messages) and messages[place + 1].role != "assistant"
+            ends = index + 1 < len(messages) and messages[index + 1].role != "assistant"
             begins = bool(new) and new[-1].role != "assistant"
             if node is None or node.completion is None or not (ends and begins):
                 new.append(message)
@@ -185,7 +185,7 @@ def same_reasoning(node: Node, reply: Message) -> bool:
 
 def chain_turns(branch: Iterable[Node], fork: int) -> Iterator[Turn]:
     """Yield the turns of one branch."""
-    for place, node in enumerate(branch):
+    for index, node in enumerate(branch):
         segments = node.prompt.transcript.segments
         last = max((i + 1 for i, segment in enumerate(segments) if segment.origin is Origin.POLICY), default=0)
         assert node.completion is not None
@@ -193,7 +193,7 @@ def chain_turns(branch: Iterable[Node], fork: int) -> Iterator[Turn]:
             prompt_ids=node.prompt.token_ids,
             completion=node.completion,
             messages=node.prompt.messages,
-            segments=segments[last:] if place else segments,
+            segments=segments[last:] if index else segments,
             fork=fork,
         )
 

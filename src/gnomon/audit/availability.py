@@ -29,20 +29,18 @@ RULES = {
 def probe(case: Case) -> Iterator[Finding]:
     _ = case.corpus
     judgements = case.workers.judgements  # A verifier may fail on a plain reply already.
-    judged = [judgement for judgement in judgements if judgement.outcome != "unasked"]
-    late = [judgement for judgement in judged if judgement.outcome == "exceeded"]
-    unjudged = not any(judgement.correct for judgement in judged) and any(
-        answers(case, judgement) for judgement in late
-    )
-    if unjudged or len(late) > len(judged) / 2:
-        yield always_exceeded(case, late, len(judged))
-        judged = []
+    calls = [judgement for judgement in judgements if judgement.outcome != "unasked"]
+    late = [judgement for judgement in calls if judgement.outcome == "exceeded"]
+    unjudged = not any(judgement.correct for judgement in calls) and any(answers(case, judgement) for judgement in late)
+    if unjudged or len(late) > len(calls) / 2:
+        yield always_exceeded(case, late, len(calls))
+        calls = []
     for outcome, (rule, fault, claim) in RULES.items():
-        faulty = [judgement for judgement in judged if judgement.outcome == outcome]
+        faulty = [judgement for judgement in calls if judgement.outcome == outcome]
         if faulty and outcome == "exceeded" and case.foreign and (own := own_limit(case, faulty)):
             yield case.finding(
                 "availability.slow", Severity.WARNING,
-                f"{len(faulty)} of {len(judged)} texts take over {SECONDS:g} s, such as {excerpt(own[0].reply)}; "
+                f"{len(faulty)} of {len(calls)} texts take over {SECONDS:g} s, such as {excerpt(own[0].reply)}; "
                 f"the function returns after {max(judgement.seconds for judgement in own):.1f} s", own,
                 claim=claim, why="training waits for the slowest verdict", fix="set its own time limit below 1 s",
             )  # fmt: skip
@@ -50,7 +48,7 @@ def probe(case: Case) -> Iterator[Finding]:
             first = case.plainest(faulty)
             yield case.finding(
                 rule, Severity.BLOCKING,
-                f"{excerpt(first.reply)} {fault}: {first.detail} ({len(faulty)} of {len(judged)} texts)", faulty,
+                f"{excerpt(first.reply)} {fault}: {first.detail} ({len(faulty)} of {len(calls)} texts)", faulty,
                 claim=claim, why="one such reply stops the run or kills its process",
                 fix="limit the length, depth and digits of an answer before computing with it",
             )  # fmt: skip

@@ -58,8 +58,8 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
         if run.rule:
             run.rule(dict.fromkeys(("reward", *trainer.reward_func_names)), "gnomon.integrations.trl.record")
         recorder = Recorder(trainer, run, answer)
-        for name, seen in recorder.watched.items():
-            setattr(trainer, name, watching(getattr(trainer, name), seen))
+        for name, handler in recorder.watched.items():
+            setattr(trainer, name, watching(getattr(trainer, name), handler))
         try:
             yield
         finally:
@@ -68,12 +68,12 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
             recorder.flush()
 
 
-def watching(method: Any, seen: Any) -> Any:
+def watching(method: Any, handler: Any) -> Any:
     """The method, whose arguments and result are shown to a function."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         result = method(*arguments, **options)
-        seen(result, *arguments, **options)
+        handler(result, *arguments, **options)
         return result
 
     return call
@@ -126,10 +126,10 @@ class Recorder:
 
     def generated(self, output: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> None:
         """Record the rollouts of one call."""
-        found = list(self._rollouts(inputs, output))
-        if self.waiting and self._place(self.waiting[0]) != self._place(found[0]):
+        rollouts = list(self._rollouts(inputs, output))
+        if self.waiting and self._place(self.waiting[0]) != self._place(rollouts[0]):
             self.flush()
-        self.waiting += found
+        self.waiting += rollouts
 
     def passed(self, result: Any, model: Any, ids: Any, mask: Any, keep: int, *_: Any, **__: Any) -> None:
         """Keep the log-probabilities of a pass whose gradient is taken, and that gradient when it is."""
@@ -137,10 +137,10 @@ class Recorder:
         if not logp.requires_grad:
             return
         there = mask.bool()
-        tokens = [tuple(row[kept].tolist()) for row, kept in zip(ids, there, strict=True)]
-        found = Pass(tokens=tokens, there=there[:, -keep:].cpu(), logp=logp.detach().double().cpu())
-        logp.register_hook(lambda gradient: setattr(found, "gradient", gradient.detach().double().cpu()))
-        self._passes.append(found)
+        tokens = [tuple(row[real].tolist()) for row, real in zip(ids, there, strict=True)]
+        entry = Pass(tokens=tokens, there=there[:, -keep:].cpu(), logp=logp.detach().double().cpu())
+        logp.register_hook(lambda gradient: setattr(entry, "gradient", gradient.detach().double().cpu()))
+        self._passes.append(entry)
 
     def normed(self, norm: Any, *_: Any, **__: Any) -> None:
         """Keep the norm of the first gradient after rollouts were sampled."""
@@ -187,67 +187,67 @@ class Recorder:
         prompt_ids = [row[mask.bool()].tolist() for row, mask in padded]
         logprobs, tools = output.get("sampling_per_token_logps"), output.get("tool_mask")
         step, training = int(self.trainer.state.global_step), bool(self.trainer.model.training)
-        for place, completion in enumerate(completions):
-            asked = messages_of(prompts[place], "user")
-            values = dict(zip(names, map(number, rewards[place]), strict=True))
+        for index, completion in enumerate(completions):
+            prompt = messages_of(prompts[index], "user")
+            values = dict(zip(names, map(number, rewards[index]), strict=True))
             parts = parts_of(values.items(), weights)
-            size = len(ids[place])
-            known = () if logprobs is None else logprobs[place][:size].tolist()
-            sampled = (True,) * size if tools is None else tuple(tools[place][:size].bool().tolist())
+            size = len(ids[index])
+            logps = () if logprobs is None else logprobs[index][:size].tolist()
+            sampled_mask = (True,) * size if tools is None else tuple(tools[index][:size].bool().tolist())
             rollout = Foreign(
-                task=task_of(asked, inputs[place].get(self.answer) if self.answer else None),
-                turns=self._turns(asked, completion, prompt_ids[place], list(ids[place]), known, step, sampled),
-                source=f"step {step}, row {first + place}",
+                task=task_of(prompt, inputs[index].get(self.answer) if self.answer else None),
+                turns=self._turns(prompt, completion, prompt_ids[index], list(ids[index]), logps, step, sampled_mask),
+                source=f"step {step}, row {first + index}",
                 step=step,
                 held_out=not training,
                 reward=sum(part.weight * part.value for part in parts) if parts else None,
                 parts=parts,
                 values=values,
-                advantage=float(output["advantages"][place]) if training else None,
+                advantage=float(output["advantages"][index]) if training else None,
             )
-            yield Waiting(rollout=rollout, tokens=(*prompt_ids[place], *ids[place]), sampled=sampled)
+            yield Waiting(rollout=rollout, tokens=(*prompt_ids[index], *ids[index]), sampled=sampled_mask)
 
     def _turns(
         self,
-        asked: tuple[Message, ...],
+        prompt: tuple[Message, ...],
         completion: Any,
         prompt_ids: list[int],
         ids: list[int],
         logprobs: Sequence[float],
         step: int,
-        sampled: Sequence[bool],
+        sampled_mask: Sequence[bool],
     ) -> tuple[Turn, ...]:
         """The turns of a completion, a text or messages; their tokens are known if each reply is a run of the mask."""
         replies = messages_of(completion, "assistant")
         finish = "eos" if ids and ids[-1] in self.trainer.eos_token_ids else "length"
         if len(replies) == 1:
             tokens: dict[str, Any] = {"prompt_ids": prompt_ids, "token_ids": ids, "logprobs": logprobs}
-            return single_turn(asked, replies[0].content, finish=finish, version=step, **tokens)
-        found: list[Turn] = []
-        turns, parts = turns_of((*asked, *replies), finish)[1], runs(sampled)
+            return single_turn(prompt, replies[0].content, finish=finish, version=step, **tokens)
+        single_turns: list[Turn] = []
+        turns, parts = turns_of((*prompt, *replies), finish)[1], runs(sampled_mask)
         if len(turns) != len(parts):
             return turns
         for turn, (start, end) in zip(turns, parts, strict=True):
             tokens = {"prompt_ids": [*prompt_ids, *ids[:start]], "token_ids": ids[start:end]}
             tokens |= {"logprobs": logprobs[start:end], "version": step}
             ended = finish if end == len(ids) else "stop"
-            found += single_turn(turn.messages, turn.completion.text, finish=ended, **tokens)
-        return tuple(found)
+            single_turns += single_turn(turn.messages, turn.completion.text, finish=ended, **tokens)
+        return tuple(single_turns)
 
 
-def runs(sampled: Sequence[bool]) -> list[tuple[int, int]]:
+def runs(sampled_mask: Sequence[bool]) -> list[tuple[int, int]]:
     """Start and end of every run of sampled tokens."""
-    edges = [at for at, (one, next_) in enumerate(pairwise((False, *sampled, False))) if one != next_]
+    edges = [at for at, (one, next_) in enumerate(pairwise((False, *sampled_mask, False))) if one != next_]
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def some_weights(model: Any) -> list[float]:
     """`WEIGHTS` of the trained weights, evenly spread over all of them."""
-    known = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    ends = list(accumulate(parameter.numel() for parameter in known))
-    found = []
-    for place in range(min(WEIGHTS, ends[-1] if ends else 0)):
-        at = place * ends[-1] // WEIGHTS if ends[-1] > WEIGHTS else place
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    ends = list(accumulate(parameter.numel() for parameter in parameters))
+    values = []
+    for index in range(min(WEIGHTS, ends[-1] if ends else 0)):
+        at = index * ends[-1] // WEIGHTS if ends[-1] > WEIGHTS else index
         which = bisect_right(ends, at)
-        found.append(float(known[which].detach().flatten()[at - ends[which]]))
-    return found
+        values.append(float(parameters[which].detach().flatten()[at - ends[which]]))
+    return values

@@ -93,9 +93,9 @@ class Adapter:
         with torch.random.fork_rng(devices=[]):  # PEFT draws first values, which are replaced below.
             inject_adapter_in_model(config, model, NAME)
         layers = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
-        found = Injected(self, layers, transposed)
-        found.begin()
-        return found
+        injected = Injected(self, layers, transposed)
+        injected.begin()
+        return injected
 
 
 class Injected:
@@ -117,9 +117,9 @@ class Injected:
                 weight.data = at_least(weight.data)
                 seed = self.adapter.key.at("adapter", layer=name, part=part).integer()
                 generator = torch.Generator(device="cpu").manual_seed(seed)
-                drawn = torch.empty(weight.shape, device="cpu")
-                torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
-                weight.copy_(drawn)
+                initial = torch.empty(weight.shape, device="cpu")
+                torch.nn.init.kaiming_uniform_(initial, a=math.sqrt(5), generator=generator)
+                weight.copy_(initial)
             if self.adapter.blank:
                 up.zero_()
             layer.lora_A[NAME] = Down(down)
@@ -211,7 +211,7 @@ def linear_names(model: Any) -> list[str]:
 def frozen_names(model: Any) -> list[str]:
     """Full names of the modules that are not trained, such as those of a vision tower."""
     owned = {name: [value.requires_grad for value in module.parameters()] for name, module in model.named_modules()}
-    return [name for name, trained in owned.items() if trained and not any(trained)]
+    return [name for name, flags in owned.items() if flags and not any(flags)]
 
 
 def last_parts(names: Sequence[str]) -> list[str]:

@@ -107,8 +107,8 @@ class Prefix:
 
     def __init__(self, lengths: Sequence[int], device: Device = "cpu") -> None:
         self.tokens = sum(lengths)
-        place = torch.arange(blocks(max(lengths)), device="cpu")
-        real = place < torch.tensor(lengths, device="cpu")[:, None]
+        position = torch.arange(blocks(max(lengths)), device="cpu")
+        real = position < torch.tensor(lengths, device="cpu")[:, None]
         self.real, self.place = real.to(device), real.flatten().nonzero().flatten().to(device)
 
     def padded(self, flat: Tensor) -> Tensor:
@@ -123,16 +123,16 @@ class Prefix:
         # Laid out as a whole pass has them: in bfloat16 a product sums in another order over transposed rows.
         k, v = (states.transpose(1, 2).contiguous() for states in (key, value))
         prompts, length = self.real.shape
-        place = torch.arange(length, device=query.device)
-        step, found = max(1, SCORES // (prompts * heads * length * SPAN)) * SPAN, []
+        position = torch.arange(length, device=query.device)
+        step, outputs = max(1, SCORES // (prompts * heads * length * SPAN)) * SPAN, []
         for start in range(0, length, step):
             stop = min(start + step, length)  # A query sees no key behind the last of its piece.
-            seen = additive(causal(place[start:stop], place[:stop], window)).repeat(heads // kv_heads, 1)
+            mask = additive(causal(position[start:stop], position[:stop], window)).repeat(heads // kv_heads, 1)
             q = heads_first(query[:, start:stop], kv_heads) * scale
-            scores = capped(q @ k[:, :, :stop].transpose(2, 3), cap) + seen
+            scores = capped(q @ k[:, :, :stop].transpose(2, 3), cap) + mask
             weights = torch.softmax(scores, -1).to(v.dtype)
-            found.append(tokens_first(weighed(weights, v[:, :, :stop]), heads))
-        return gather(torch.cat(found, 1).flatten(0, 1), self.place)
+            outputs.append(tokens_first(weighed(weights, v[:, :, :stop]), heads))
+        return gather(torch.cat(outputs, 1).flatten(0, 1), self.place)
 
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:
@@ -160,9 +160,9 @@ class Spread(torch.autograd.Function):
     """Put the tokens [T, …] at distinct places of a zero tensor [size, …]; `Gather` is its transpose."""
 
     @staticmethod
-    def forward(ctx: Any, tokens: Tensor, place: Tensor, size: int) -> Tensor:
-        ctx.save_for_backward(place)
-        return tokens.new_zeros(size, *tokens.shape[1:]).index_copy_(0, place, tokens)
+    def forward(ctx: Any, tokens: Tensor, index: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(index)
+        return tokens.new_zeros(size, *tokens.shape[1:]).index_copy_(0, index, tokens)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -173,10 +173,10 @@ class Gather(torch.autograd.Function):
     """Take the tokens at distinct places. Unlike indexing, its backward is one copy, in a fixed order."""
 
     @staticmethod
-    def forward(ctx: Any, padded: Tensor, place: Tensor) -> Tensor:
-        ctx.save_for_backward(place)
+    def forward(ctx: Any, padded: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
         ctx.size = len(padded)
-        return padded.index_select(0, place)
+        return padded.index_select(0, index)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -184,12 +184,12 @@ class Gather(torch.autograd.Function):
         return grad.new_zeros(ctx.size, *grad.shape[1:]).index_copy_(0, ctx.saved_tensors[0], grad), None
 
 
-def spread(tokens: Tensor, place: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return Spread.apply(tokens, place, math.prod(shape)).view(*shape, *tokens.shape[1:])  # type: ignore[no-any-return, no-untyped-call]
+def spread(tokens: Tensor, index: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return Spread.apply(tokens, index, math.prod(shape)).view(*shape, *tokens.shape[1:])  # type: ignore[no-any-return, no-untyped-call]
 
 
-def gather(padded: Tensor, place: Tensor) -> Tensor:
-    return Gather.apply(padded, place)  # type: ignore[no-any-return, no-untyped-call]
+def gather(padded: Tensor, index: Tensor) -> Tensor:
+    return Gather.apply(padded, index)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def heads_first(query: Tensor, kv_heads: int) -> Tensor:
@@ -218,5 +218,5 @@ def capped(scores: Tensor, cap: float | None) -> Tensor:
     return scores if cap is None else at_least(scores).div(cap).tanh_().mul_(cap)
 
 
-def additive(seen: Tensor) -> Tensor:
-    return torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, NEVER)
+def additive(visible: Tensor) -> Tensor:
+    return torch.zeros(visible.shape, device=visible.device).masked_fill(~visible, NEVER)

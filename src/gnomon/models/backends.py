@@ -49,8 +49,8 @@ def head_size(config: Mapping[str, Any]) -> int:
         next((config[name] for name in names if isinstance(config.get(name), int)), 0)
         for names in (("hidden_size", "n_embd"), ("num_attention_heads", "n_head"))
     )
-    found = config.get("head_dim") or (width // heads if heads else 0)
-    return found if isinstance(found, int) else 0
+    size = config.get("head_dim") or (width // heads if heads else 0)
+    return size if isinstance(size, int) else 0
 
 
 def fits_flex(folder: Path) -> bool:

@@ -20,10 +20,10 @@ LOOKS_AHEAD = "the model reads what follows a token, so its probability of the t
 
 
 @torch.no_grad()
-def require_conformance(model: Any, passed: Callable[[Sequence[Tensor]], Tensor], own: str | None) -> None:
+def require_conformance(model: Any, logp_of: Callable[[Sequence[Tensor]], Tensor], own: str | None) -> None:
     """Compare the log-probabilities of a few short texts.
 
-    Args: passed: [T] log-probabilities of every token of the texts but the first ones; own: name of the attention that
+    Args: logp_of: [T] log-probabilities of every token of the texts but the first ones; own: name of the attention that
         this pass takes, None for the model's own.
     Raises: ModelError E308 for a model that mixes tokens in a way the pass does not compute, or has no attention of
         transformers' registry.
@@ -33,10 +33,10 @@ def require_conformance(model: Any, passed: Callable[[Sequence[Tensor]], Tensor]
         (torch.arange(length, device="cpu") * (11 + 2 * at) + at) % vocabulary for at, length in enumerate(LENGTHS)
     ]
     try:
-        found = passed(texts).float().cpu()
+        logp = logp_of(texts).float().cpu()
         if own is not None:
             model.set_attn_implementation("eager")
-        wanted = torch.cat([alone(model, text) for text in texts])
+        expected = torch.cat([alone(model, text) for text in texts])
     except GnomonError:
         raise
     except Exception as error:
@@ -44,10 +44,10 @@ def require_conformance(model: Any, passed: Callable[[Sequence[Tensor]], Tensor]
     finally:
         if own is not None:
             model.set_attn_implementation(own)
-    apart = float((found - wanted).abs().mean())
+    apart = float((logp - expected).abs().mean())
     coarse = torch.finfo(model.get_output_embeddings().weight.dtype).bits < 32
     coarse = coarse or torch.get_float32_matmul_precision() != "highest"
-    if bool(wanted.isfinite().all()) and not apart <= (COARSE if coarse else ROUNDING):
+    if bool(expected.isfinite().all()) and not apart <= (COARSE if coarse else ROUNDING):
         gap = f"log-probabilities differ from those of transformers by {apart:.2g} nats on average"
         raise foreign(model, LOOKS_AHEAD if own is None and looks_ahead(model, texts[0]) else gap, own)
 
@@ -62,8 +62,8 @@ def alone(model: Any, text: Tensor) -> Tensor:
     """[L−1] log-probabilities of the tokens after the first, as transformers computes them."""
     ids = text.to(model.get_output_embeddings().weight.device)
     logp = model(input_ids=ids[None], use_cache=False).logits[0, :-1].float().log_softmax(-1)
-    found: Tensor = logp.gather(1, ids[1:, None])[:, 0].cpu()
-    return found
+    token_logp: Tensor = logp.gather(1, ids[1:, None])[:, 0].cpu()
+    return token_logp
 
 
 def foreign(model: Any, why: str, own: str | None) -> ModelError:

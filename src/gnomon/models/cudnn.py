@@ -43,5 +43,5 @@ class Cudnn(Flex):
 def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     """[T, heads, size] of one row. torch's own choice would refuse this kernel, since it does not repeat its bits."""
     q, k, v = (states.transpose(0, 1)[None] for states in (query, key, value))
-    found = torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True, False, scale=scale)
-    return found[0][0].transpose(0, 1)  # type: ignore[no-any-return]
+    outputs = torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True, False, scale=scale)
+    return outputs[0][0].transpose(0, 1)  # type: ignore[no-any-return]

@@ -62,8 +62,8 @@ class Decode(Flat):
         """Prepare for a pass."""
         group, self.lanes = seated(plan.group, len(plan.prompts))
         whole = [length // SPAN * SPAN for length in plan.prompts]
-        place = [plan.prompts[slot] - whole[slot] + depth for slot, depth in zip(group, plan.depth, strict=True)]
-        self.far_size, self.near_size = max(whole), blocks(max(place) + 1)
+        offsets = [plan.prompts[slot] - whole[slot] + depth for slot, depth in zip(group, plan.depth, strict=True)]
+        self.far_size, self.near_size = max(whole), blocks(max(offsets) + 1)
         self.most, self.furthest = max(plan.most, len(group)), plan.furthest
         for layer in self._prompts:
             self._tables += layer.room(len(plan.prompts), blocks(max(plan.prompts)))
@@ -74,7 +74,7 @@ class Decode(Flat):
         self.longest = max(plan.prompts)
         self.prompts = self._tensor(plan.prompts)
         """[P] length of every prompt."""
-        self._group, self.group, self.place = group, self._tensor(group), self._tensor(place)
+        self._group, self.group, self.place = group, self._tensor(group), self._tensor(offsets)
         """[B] the prompt of every row, and where its token stands among its own keys."""
         self.new = self._tensor(plan.new)
         self.prefix = Prefix([plan.prompts[slot] for slot in plan.new], self.device) if plan.new else None
@@ -125,8 +125,8 @@ class Decode(Flat):
             self._remember(prompts, own, key, value)
             return self._rows(query, prompts, own, scale, window, cap)
         q, k, v = (self.prefix.padded(states[:cut]) for states in (query, key, value))
-        for kept, states in ((prompts.keys, k), (prompts.values, v)):
-            kept[self.new, :, : states.shape[1]] = states.transpose(1, 2)
+        for table, states in ((prompts.keys, k), (prompts.values, v)):
+            table[self.new, :, : states.shape[1]] = states.transpose(1, 2)
         self._remember(prompts, own, key[cut:], value[cut:])
         begun = self.prefix.attend(q, k, v, scale, window, cap)
         return torch.cat([begun, self._rows(query[cut:], prompts, own, scale, window, cap)])
@@ -137,8 +137,8 @@ class Decode(Flat):
             group = self.group[self.begun]
             at = (self.prompts[group] // SPAN * SPAN)[:, None] + self._upto(self.tail)
             at = at.clamp_max(prompts.keys.shape[2] - 1)
-            for kept, states in ((own.keys, prompts.keys), (own.values, prompts.values)):
-                kept[self.begun, :, : self.tail] = states.transpose(1, 2)[group[:, None], at].transpose(1, 2)
+            for table, states in ((own.keys, prompts.keys), (own.values, prompts.values)):
+                table[self.begun, :, : self.tail] = states.transpose(1, 2)[group[:, None], at].transpose(1, 2)
         own.write(self.place, key, value)
 
     def _rows(
@@ -195,15 +195,15 @@ class Decode(Flat):
         A lane without a row repeats one; nobody reads what becomes of it.
         """
         kv_heads, folds = x.shape[1:3]
-        place = self._lanes(kv_heads)[0]
-        return x.flatten(0, 1)[place].view(len(self.prompts), kv_heads, self.lanes * folds, -1)
+        index = self._lanes(kv_heads)[0]
+        return x.flatten(0, 1)[index].view(len(self.prompts), kv_heads, self.lanes * folds, -1)
 
     def _apart(self, x: Tensor) -> Tensor:
         """The inverse of `_together`."""
         kv_heads = x.shape[1]
-        place = self._lanes(kv_heads)[1]
+        index = self._lanes(kv_heads)[1]
         lanes = x.view(len(self.prompts) * kv_heads * self.lanes, -1, x.shape[-1])
-        return lanes[place].view(-1, kv_heads, *lanes.shape[1:])
+        return lanes[index].view(-1, kv_heads, *lanes.shape[1:])
 
     def _lanes(self, kv_heads: int) -> tuple[Tensor, Tensor]:
         """Which row and head stand in every lane of every prompt and head, and the inverse of it."""
@@ -236,25 +236,25 @@ class Slots:
         have, kv_heads, length, size = self.keys.shape
         if slots <= have and places <= length:
             return False
-        wanted = capacity(length, places)
-        shape = (capacity(have, slots), kv_heads, max(places, min(wanted, blocks(furthest or wanted))), size)
-        self.keys, self.values = (grown(kept, shape) for kept in (self.keys, self.values))
+        target = capacity(length, places)
+        shape = (capacity(have, slots), kv_heads, max(places, min(target, blocks(furthest or target))), size)
+        self.keys, self.values = (grown(table, shape) for table in (self.keys, self.values))
         return True
 
     def first(self, slots: int, places: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the first slots, as far as these places."""
         return self.keys[:slots, :, :places], self.values[:slots, :, :places]
 
-    def write(self, place: Tensor, keys: Tensor, values: Tensor) -> None:
+    def write(self, positions: Tensor, keys: Tensor, values: Tensor) -> None:
         """Put one token, [B, kv_heads, size], at a place of each of the first slots."""
-        if place.is_cuda and compiles() and keys.stride(2) == values.stride(2) == 1:
+        if positions.is_cuda and compiles() and keys.stride(2) == values.stride(2) == 1:
             from gnomon.models import write_kernel
 
-            write_kernel.write(self.keys, self.values, place, keys, values)
+            write_kernel.write(self.keys, self.values, positions, keys, values)
             return
         _, kv_heads, length, size = self.keys.shape
-        head = torch.arange(len(place) * kv_heads, device=place.device)
-        where = head * length + place.repeat_interleave(kv_heads)
+        head = torch.arange(len(positions) * kv_heads, device=positions.device)
+        where = head * length + positions.repeat_interleave(kv_heads)
         self.keys.view(-1, size).index_copy_(0, where, keys.reshape(-1, size))
         self.values.view(-1, size).index_copy_(0, where, values.reshape(-1, size))
 
@@ -262,32 +262,32 @@ class Slots:
         """Copy slots, all of them read before any is written."""
         if pairs:
             source, to = (torch.tensor(places, device=self.keys.device) for places in zip(*pairs, strict=True))
-            for kept in (self.keys, self.values):
-                kept[to] = kept[source]
+            for table in (self.keys, self.values):
+                table[to] = table[source]
 
 
 def capacity(have: int, needed: int) -> int:
     return have if needed <= have else max(needed, 2 * have)
 
 
-def grown(kept: Tensor, shape: tuple[int, ...]) -> Tensor:
+def grown(old: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The same slots in a larger table."""
-    slots, _, places, _ = kept.shape
-    table = kept.new_zeros(shape)
-    table[:slots, :, :places] = kept
+    slots, _, places, _ = old.shape
+    table = old.new_zeros(shape)
+    table[:slots, :, :places] = old
     return table
 
 
 def seated(group: Sequence[int | None], prompts: int) -> tuple[list[int], int]:
     """The prompt of every row, with an idle row put where rows are fewest; and the most rows of a prompt."""
     count = [0] * prompts
-    for place in group:
-        if place is not None:
-            count[place] += 1
-    found = []
-    for place in group:
-        if place is None:
-            place = min(range(prompts), key=count.__getitem__)
-            count[place] += 1
-        found.append(place)
-    return found, max(QUERIES, *count)
+    for prompt in group:
+        if prompt is not None:
+            count[prompt] += 1
+    seats = []
+    for prompt in group:
+        if prompt is None:
+            prompt = min(range(prompts), key=count.__getitem__)
+            count[prompt] += 1
+        seats.append(prompt)
+    return seats, max(QUERIES, *count)

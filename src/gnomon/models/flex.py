@@ -72,13 +72,13 @@ class Flex(Flat):
         """The mask, from the extreme values of each block. No array has an element for every pair of tokens."""
         device = self.positions.device
         first = np.arange(0, len(self._end), SIDE)
-        end, place = self._end.reshape(-1, SIDE), self._place.reshape(-1, SIDE)
+        end, position = self._end.reshape(-1, SIDE), self._place.reshape(-1, SIDE)
         behind = first[:, None] > first
         some = (behind & (end.max(1) > first[:, None])) | (first[:, None] == first)
         every = behind & (end.min(1) >= first[:, None] + SIDE)
         if window is not None:
-            some &= place.min(1)[:, None] - place.max(1) < window
-            every &= place.max(1)[:, None] - place.min(1) < window
+            some &= position.min(1)[:, None] - position.max(1) < window
+            every &= position.max(1)[:, None] - position.min(1) < window
         count, which = listed(some & ~every, device)
         full_count, full_which = listed(every, device)
         return BlockMask.from_kv_blocks(
@@ -116,17 +116,17 @@ def refuse(*states: Tensor) -> None:
 
 def ends(trie: Trie) -> Places:
     """[T] for every token, the first later place whose token does not descend from it."""
-    found = np.full(len(trie), len(trie))
+    end = np.full(len(trie), len(trie))
     start, last = 0, np.empty(0, dtype=np.int64)
     for path, old in trie.branches:
-        found[last[old:]] = start
+        end[last[old:]] = start
         start, last = start + len(path) - old, path
-    return found
+    return end
 
 
-def seeing(end: Places, place: Places, window: int | None, device: torch.device) -> MaskMod:
+def seeing(end: Places, position: Places, window: int | None, device: torch.device) -> MaskMod:
     """Whether a query sees a key. The function reads tensors, because torch would compile it again for every number."""
-    until, at = (torch.from_numpy(values.astype(np.int32)).to(device) for values in (end, place))
+    until, at = (torch.from_numpy(values.astype(np.int32)).to(device) for values in (end, position))
 
     def ancestor(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) & (query < until[key])
@@ -154,8 +154,8 @@ def capping(cap: float, device: torch.device) -> ScoreMod:
 
 def listed(blocks: Places, device: torch.device) -> tuple[Tensor, Tensor]:
     """[1, 1, Q] how many blocks of keys a block of queries sees, and [1, 1, Q, K] their numbers, before the others."""
-    found = (blocks.sum(1), np.argsort(~blocks, axis=1, kind="stable"))
-    count, which = (torch.from_numpy(values.astype(np.int32)).to(device)[None, None] for values in found)
+    arrays = (blocks.sum(1), np.argsort(~blocks, axis=1, kind="stable"))
+    count, which = (torch.from_numpy(values.astype(np.int32)).to(device)[None, None] for values in arrays)
     return count, which
 
 

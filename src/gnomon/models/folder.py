@@ -126,14 +126,14 @@ def table(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text("utf-8"))
-        problem = "" if isinstance(found, dict) else "it is not a JSON object"
+        content = json.loads(path.read_text("utf-8"))
+        problem = "" if isinstance(content, dict) else "it is not a JSON object"
     except (OSError, ValueError, RecursionError) as error:
         problem = str(error) or type(error).__name__
     if problem:
         what = f"{path.name} of the model folder cannot be read"
         raise ModelError("E303", what, where=str(path), why=problem, fix=AGAIN)
-    return dict(found)
+    return dict(content)
 
 
 def chat_template(folder: Path) -> str | None:
@@ -142,8 +142,8 @@ def chat_template(folder: Path) -> str | None:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     template = table(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(template, list):
-        named = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
-        template = named[0].get("template") if named else None
+        defaults = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
+        template = defaults[0].get("template") if defaults else None
     return template if isinstance(template, str) else None
 
 
@@ -153,11 +153,11 @@ def image_token(folder: Path) -> int | None:
     A model that sees has the configuration of its image processor in its folder.
     """
     config = table(folder / "config.json")
-    found = config.get("image_token_id", config.get("image_token_index"))
-    if type(found) is not int:
+    token = config.get("image_token_id", config.get("image_token_index"))
+    if type(token) is not int:
         return None
     reads = (folder / "preprocessor_config.json").is_file()
-    return found if reads or "image_processor" in table(folder / "processor_config.json") else None
+    return token if reads or "image_processor" in table(folder / "processor_config.json") else None
 
 
 def base_hash(folder: Path) -> str:

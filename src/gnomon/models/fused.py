@@ -80,10 +80,10 @@ def answers(module: torch.nn.Module) -> bool:
     sizes = torch.tensor([[1e-3], [1.0], [10.0]], device="cpu")
     rows = sizes * torch.randn(3, len(weight), generator=random, device="cpu")
     try:
-        found = functional_call(module, {"weight": some}, (rows,))
+        output = functional_call(module, {"weight": some}, (rows,))
     except Exception:  # Whatever a class of norms needs beside its weight, it is not this norm.
         return False
-    return torch.allclose(found, rms_norm(rows, some.shape, some, epsilon(module)), rtol=1e-4, atol=1e-6)
+    return torch.allclose(output, rms_norm(rows, some.shape, some, epsilon(module)), rtol=1e-4, atol=1e-6)
 
 
 def gated(module: Any, forward: Any, x: Tensor) -> Tensor:

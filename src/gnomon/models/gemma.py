@@ -118,24 +118,24 @@ def _write(folder: Path, whole: Path, progress: Progress) -> None:
 
 def config(facts: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
     """The `config.json` of a GGUF file's metadata; what it leaves out is the same for every Gemma 3."""
-    read = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith("gemma3.")}
-    full, sliding = ({"rope_type": "default", "rope_theta": base} for base in (read["rope.freq_base"], 10_000.0))
-    layers = range(1, read["block_count"] + 1)
+    settings = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith("gemma3.")}
+    full, sliding = ({"rope_type": "default", "rope_theta": base} for base in (settings["rope.freq_base"], 10_000.0))
+    layers = range(1, settings["block_count"] + 1)
     return {
         "architectures": ["Gemma3ForCausalLM"],
         "model_type": "gemma3_text",
         "dtype": "bfloat16",
         "vocab_size": vocabulary,
-        "hidden_size": read["embedding_length"],
-        "intermediate_size": read["feed_forward_length"],
-        "num_hidden_layers": read["block_count"],
-        "num_attention_heads": read["attention.head_count"],
-        "num_key_value_heads": read["attention.head_count_kv"],
-        "head_dim": read["attention.key_length"],
-        "query_pre_attn_scalar": read["attention.key_length"],
+        "hidden_size": settings["embedding_length"],
+        "intermediate_size": settings["feed_forward_length"],
+        "num_hidden_layers": settings["block_count"],
+        "num_attention_heads": settings["attention.head_count"],
+        "num_key_value_heads": settings["attention.head_count_kv"],
+        "head_dim": settings["attention.key_length"],
+        "query_pre_attn_scalar": settings["attention.key_length"],
         "rms_norm_eps": 1e-6,
-        "max_position_embeddings": read["context_length"],
-        "sliding_window": read["attention.sliding_window"],
+        "max_position_embeddings": settings["context_length"],
+        "sliding_window": settings["attention.sliding_window"],
         "layer_types": ["sliding_attention" if layer % 6 else "full_attention" for layer in layers],
         "rope_parameters": {"full_attention": full, "sliding_attention": sliding},
         "hidden_activation": "gelu_pytorch_tanh",
@@ -173,7 +173,7 @@ def tokenizer(tokens: list[str], scores: list[float], kinds: list[int]) -> Encod
         scores: of each; two neighbours merge into the token of the highest score first.
         kinds: of each, as in a GGUF file.
     """
-    table = {token: place for place, token in enumerate(tokens)}
+    table = {token: index for index, token in enumerate(tokens)}
     encoder = Encoder(
         models.BPE(table, _merges(tokens, scores, kinds), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )

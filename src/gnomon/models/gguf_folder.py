@@ -93,15 +93,15 @@ def _alone(folder: Path) -> Iterator[None]:
 
     The folder itself is locked, so that no file of a lock stays. A file system without locks is not an error.
     """
-    place = os.open(folder.parent, os.O_RDONLY)
+    descriptor = os.open(folder.parent, os.O_RDONLY)
     try:
         with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX)
-            for left in folder.parent.glob(f".{folder.name}-{UNFINISHED}-*"):
-                shutil.rmtree(left, ignore_errors=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            for leftover in folder.parent.glob(f".{folder.name}-{UNFINISHED}-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
         yield
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def write_folder(folder: Path, name: str, write: Callable[[Path, Path], None], elsewhere: str) -> Path:
@@ -159,8 +159,8 @@ def float_tensors(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor
     import torch
     from gguf import dequantize
 
-    for place, tensor in enumerate(reader.tensors):
-        progress("weights", 0.7 + 0.3 * place / len(reader.tensors))
+    for index, tensor in enumerate(reader.tensors):
+        progress("weights", 0.7 + 0.3 * index / len(reader.tensors))
         yield tensor.name, torch.from_numpy(np.require(dequantize(tensor.data, tensor.tensor_type), requirements="W"))
 
 

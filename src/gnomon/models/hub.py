@@ -45,8 +45,8 @@ class HubName:
 
 def parsed(text: str) -> HubName | None:
     """The hub name that a text can be; None for another form."""
-    found = NAME.fullmatch(text)
-    return HubName(repo=found[1], revision=found[2] or "") if found else None
+    match = NAME.fullmatch(text)
+    return HubName(repo=match[1], revision=match[2] or "") if match else None
 
 
 def hub_name(text: str) -> HubName | None:
@@ -59,13 +59,13 @@ def at_commits(settings: Mapping[str, Any], commits: Any) -> dict[str, Any]:
 
     Args: commits: `hub` of the run's manifest, by key.
     """
-    known = commits if isinstance(commits, Mapping) else {}
-    found = dict(settings)
-    for key, commit in known.items():
-        name = parsed(str(found.get(key, "")))
+    by_key = commits if isinstance(commits, Mapping) else {}
+    pinned_settings = dict(settings)
+    for key, commit in by_key.items():
+        name = parsed(str(pinned_settings.get(key, "")))
         if name and COMMIT.fullmatch(str(commit)):
-            found[key] = f"{name.repo}@{commit}"
-    return found
+            pinned_settings[key] = f"{name.repo}@{commit}"
+    return pinned_settings
 
 
 def commit_of(folder: Path) -> str:
@@ -79,18 +79,18 @@ def cached(name: HubName) -> Path | None:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        found = snapshot_download(name.repo, revision=name.revision or None, local_files_only=True, allow_patterns=[])
+        folder = snapshot_download(name.repo, revision=name.revision or None, local_files_only=True, allow_patterns=[])
     except (LocalEntryNotFoundError, ValueError):
         return None
-    return Path(found)
+    return Path(folder)
 
 
 def present(name: HubName) -> Path:
     """The same. Raises: ModelError E335 where there is none: nothing is fetched."""
     from huggingface_hub import constants
 
-    if found := cached(name):
-        return found
+    if folder := cached(name):
+        return folder
     raise absent(
         name, constants.HF_HUB_CACHE, "it is not in the cache of the hub, and a reading command fetches nothing"
     )
@@ -110,7 +110,7 @@ def fetched(name: HubName, *, weights: bool = True) -> Path:
 
 
 @cache
-def _fetched(name: HubName, weights: bool, place: str) -> Path:
+def _fetched(name: HubName, weights: bool, where: str) -> Path:
     there = cached(name)
     missing = lacking(there, weights) if there else []
     if there and not missing:
@@ -118,10 +118,10 @@ def _fetched(name: HubName, weights: bool, place: str) -> Path:
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-    revision, wanted = name.revision or None, SMALL + ["*.safetensors"] * weights
+    revision, patterns = name.revision or None, SMALL + ["*.safetensors"] * weights
     try:
         HfApi().model_info(name.repo, revision=revision)  # It raises where a download would return what is there.
-        return Path(snapshot_download(name.repo, revision=revision, allow_patterns=wanted, ignore_patterns=ELSEWHERE))
+        return Path(snapshot_download(name.repo, revision=revision, allow_patterns=patterns, ignore_patterns=ELSEWHERE))
     except GatedRepoError as error:
         raise ModelError(
             "E336",
@@ -139,16 +139,16 @@ def _fetched(name: HubName, weights: bool, place: str) -> Path:
             fix="check the name and the revision, or use a local model folder: policy=FOLDER",
         ) from error
     except Exception as error:  # Connections, proxies and full disks raise many types.
-        held = f"the cache lacks {', '.join(missing)} of it" if missing else "it is not in the cache of the hub"
+        gap = f"the cache lacks {', '.join(missing)} of it" if missing else "it is not in the cache of the hub"
         why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else reason(error)
-        raise absent(name, place, f"{held}, and {why}") from error
+        raise absent(name, where, f"{gap}, and {why}") from error
 
 
-def absent(name: HubName, place: str, why: str) -> ModelError:
+def absent(name: HubName, where: str, why: str) -> ModelError:
     return ModelError(
         "E335",
         f"{name} is not a folder, and it was not fetched from the hub",
-        where=place,
+        where=where,
         why=why,
         fix=f"where there is a hub: {name.download}; or policy=FOLDER, a local model folder",
     )
@@ -156,12 +156,12 @@ def absent(name: HubName, place: str, why: str) -> ModelError:
 
 def lacking(folder: Path, weights: bool) -> list[str]:
     """The files that a folder of the cache lacks."""
-    wanted = ["config.json", "tokenizer.json"]
+    patterns = ["config.json", "tokenizer.json"]
     if weights:
         index = folder / "model.safetensors.index.json"
         shards = json.loads(index.read_text("utf-8"))["weight_map"].values() if index.is_file() else ()
-        wanted += sorted(set(shards)) or ["*.safetensors"]
-    return [name for name in wanted if not any(path.is_file() for path in folder.glob(name))]
+        patterns += sorted(set(shards)) or ["*.safetensors"]
+    return [name for name in patterns if not any(path.is_file() for path in folder.glob(name))]
 
 
 def reason(error: BaseException) -> str:

@@ -46,7 +46,7 @@ class Packed(Flat):
         return self._masks[window]
 
 
-class Seen(NamedTuple):
+class Operands(NamedTuple):
     """What a band computes from: queries [N, Q', size], keys and values of the span [N, K, size] and of stems
     [M, S, size]; N = kv_heads·B, Q' = heads/kv_heads·Q, M = kv_heads·P."""
 
@@ -77,21 +77,21 @@ class Layer:
         self._far = [states.transpose(0, 1).contiguous() for states in (key, value)] if several else []
         self._scale, self._window, self._cap = scale, window, cap
 
-    def seen(self, at: int) -> Seen:
+    def operands(self, at: int) -> Operands:
         """What the band at this place computes from."""
         band, count = self.bands[at], self._kv_heads * self.bands[at].tiles
         query = self._query.index_select(0, self.rows.query[at]).mul_(self._scale)
-        near = [x.index_select(0, self.rows.key[at]) for x in self._near]
+        near = [x.index_select(0, self.rows.key[at]).view(count, band.keys, x.shape[1]) for x in self._near]
         if band.before:
             far = [x.index_select(1, band.stems).view(-1, band.before, x.shape[2]) for x in self._far]
         else:
             far = [x.new_empty(self._kv_heads, 0, x.shape[1]) for x in self._near]
-        return Seen(query.view(count, -1, query.shape[1]), *(x.view(count, band.keys, x.shape[1]) for x in near), *far)
+        return Operands(query.view(count, -1, query.shape[1]), *near, *far)
 
-    def weigh(self, at: int, seen: Seen) -> tuple[Tensor, Tensor | None]:
+    def weigh(self, at: int, operands: Operands) -> tuple[Tensor, Tensor | None]:
         """As `weigh`; every call has the same bits."""
         band = self.bands[at]
-        return weigh(band, seen, self._masks[at], band.outside(self._window), self._cap)
+        return weigh(band, operands, self._masks[at], band.outside(self._window), self._cap)
 
 
 class Attention(torch.autograd.Function):
@@ -116,9 +116,9 @@ class Attention(torch.autograd.Function):
         size = value.shape[2]
         out = value.new_empty(layer.rows.queries, size)
         for at, (band, piece) in enumerate(zip(layer.bands, split(out, layer.rows.query), strict=True)):
-            seen = layer.seen(at)
-            weights, _ = layer.weigh(at, seen)
-            summed(band, weights, seen, piece.view(len(seen.query), -1, size))
+            operands = layer.operands(at)
+            weights, _ = layer.weigh(at, operands)
+            summed(band, weights, operands, piece.view(len(operands.query), -1, size))
         ctx.layout, ctx.settings = layout, (scale, window, cap)
         ctx.save_for_backward(query, key, value)
         return out.index_select(0, layer.rows.out).view(*query.shape[:2], size)
@@ -127,20 +127,20 @@ class Attention(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value = ctx.saved_tensors
         layer = Layer(ctx.layout, query, key, value, *ctx.settings)
-        rows, found = layer.rows, grads[0].reshape(-1, value.shape[2])
-        by_query = found.new_empty(rows.queries, query.shape[2])
+        rows, by_out = layer.rows, grads[0].reshape(-1, value.shape[2])
+        by_query = by_out.new_empty(rows.queries, query.shape[2])
         of_query = split(by_query, rows.query)
         totals = [torch.empty_like(states, memory_format=torch.contiguous_format) for states in (key, value)]
         for span in rows.spans:
-            near = [found.new_empty(span.keys, total.shape[2]) for total in totals]
+            near = [by_out.new_empty(span.keys, total.shape[2]) for total in totals]
             pieces = (split(x, rows.key[span.bands.start : span.bands.stop]) for x in near)
             for at, *of_keys in zip(span.bands, *pieces, strict=True):
-                seen = layer.seen(at)
-                weights, slope = layer.weigh(at, seen)
-                grad = found.index_select(0, rows.query[at]).index_fill_(0, rows.padding[at], 0)
-                views = [x.view(like.shape) for x, like in zip((of_query[at], *of_keys), seen[:3], strict=True)]
-                grad = grad.view(*seen.query.shape[:2], -1)
-                far = gradients(layer.bands[at], seen, weights, slope, grad, *views)
+                operands = layer.operands(at)
+                weights, slope = layer.weigh(at, operands)
+                grad = by_out.index_select(0, rows.query[at]).index_fill_(0, rows.padding[at], 0)
+                views = [x.view(like.shape) for x, like in zip((of_query[at], *of_keys), operands[:3], strict=True)]
+                grad = grad.view(*operands.query.shape[:2], -1)
+                far = gradients(layer.bands[at], operands, weights, slope, grad, *views)
                 for total, part in zip(totals, far, strict=True):
                     add_far(total, layer.bands[at], part)
             for total, part in zip(totals, near, strict=True):
@@ -150,37 +150,37 @@ class Attention(torch.autograd.Function):
 
 
 def weigh(
-    band: Band, seen: Seen, mask: Tensor, outside: Tensor | None, cap: float | None
+    band: Band, operands: Operands, mask: Tensor, outside: Tensor | None, cap: float | None
 ) -> tuple[Tensor, Tensor | None]:
     """[N, Q', S + K] the weights of earlier keys and of those of the span, and the derivatives of capped scores."""
-    count, queries, _ = seen.query.shape
-    scores = seen.query.new_empty(count, queries, band.before + band.keys)
-    torch.bmm(seen.query, seen.key.transpose(1, 2), out=scores[..., band.before :])
+    count, queries, _ = operands.query.shape
+    scores = operands.query.new_empty(count, queries, band.before + band.keys)
+    torch.bmm(operands.query, operands.key.transpose(1, 2), out=scores[..., band.before :])
     if band.before:
-        scores[..., : band.before] = band.apart(torch.bmm(band.aside(seen.query), seen.far_key.transpose(1, 2)))
+        scores[..., : band.before] = band.apart(torch.bmm(band.aside(operands.query), operands.far_key.transpose(1, 2)))
     scores = capped(at_least(scores), cap)
     slope = None if cap is None else 1 - (scores / cap).square()
     by_tile = scores.view(-1, band.tiles, queries // band.queries, band.queries, scores.shape[2])
     by_tile[..., band.before :] += mask
     if outside is not None:
         by_tile[..., : band.before].masked_fill_(outside, NEVER)
-    return torch.softmax(scores, -1).to(seen.value.dtype), None if slope is None else slope.to(seen.value.dtype)
+    return torch.softmax(scores, -1).to(operands.value.dtype), None if slope is None else slope.to(operands.value.dtype)
 
 
-def summed(band: Band, weights: Tensor, seen: Seen, out: Tensor) -> None:
+def summed(band: Band, weights: Tensor, operands: Operands, out: Tensor) -> None:
     """Write [N, Q', size], the weighted values, span by span from the first."""
-    torch.bmm(weights[..., band.before :], seen.value, out=out)
+    torch.bmm(weights[..., band.before :], operands.value, out=out)
     if band.before:
         aside = band.aside(weights[..., : band.before])
-        total = torch.bmm(aside[..., :SPAN], seen.far_value[:, :SPAN])
+        total = torch.bmm(aside[..., :SPAN], operands.far_value[:, :SPAN])
         for start in range(SPAN, band.before, SPAN):
-            total += torch.bmm(aside[..., start : start + SPAN], seen.far_value[:, start : start + SPAN])
+            total += torch.bmm(aside[..., start : start + SPAN], operands.far_value[:, start : start + SPAN])
         torch.add(band.apart(total), out, out=out)
 
 
 def gradients(
     band: Band,
-    seen: Seen,
+    operands: Operands,
     weights: Tensor,
     slope: Tensor | None,
     grad: Tensor,
@@ -194,22 +194,22 @@ def gradients(
     """
     before = band.before
     by_score = torch.empty_like(weights)
-    torch.bmm(grad, seen.value.transpose(1, 2), out=by_score[..., before:])
+    torch.bmm(grad, operands.value.transpose(1, 2), out=by_score[..., before:])
     torch.bmm(weights[..., before:].transpose(1, 2), grad, out=by_value)
     if before:
         aside = band.aside(grad)
-        by_score[..., :before] = band.apart(torch.bmm(aside, seen.far_value.transpose(1, 2)))
+        by_score[..., :before] = band.apart(torch.bmm(aside, operands.far_value.transpose(1, 2)))
         far_by_value = torch.bmm(band.aside(weights[..., :before]).transpose(1, 2), aside)
     by_score = torch._softmax_backward_data(by_score, weights, -1, weights.dtype)
     if slope is not None:
         by_score *= slope
-    torch.bmm(by_score[..., before:], seen.key, out=by_query)
-    torch.bmm(by_score[..., before:].transpose(1, 2), seen.query, out=by_key)
+    torch.bmm(by_score[..., before:], operands.key, out=by_query)
+    torch.bmm(by_score[..., before:].transpose(1, 2), operands.query, out=by_key)
     if not before:
-        return seen.far_key, seen.far_value  # Both are empty.
+        return operands.far_key, operands.far_value  # Both are empty.
     aside = band.aside(by_score[..., :before])
-    by_query += band.apart(torch.bmm(aside, seen.far_key))
-    return torch.bmm(aside.transpose(1, 2), band.aside(seen.query)), far_by_value
+    by_query += band.apart(torch.bmm(aside, operands.far_key))
+    return torch.bmm(aside.transpose(1, 2), band.aside(operands.query)), far_by_value
 
 
 def add_far(total: Tensor, band: Band, part: Tensor) -> None:

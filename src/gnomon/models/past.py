@@ -43,12 +43,12 @@ class Past:
         if step % self.every or step in self.held:
             return
         self.held[step] = weights.copied()
-        needed = {*self.drawable(step - self.lag), *(held for held in self.held if held > step - self.lag)}
-        self.held = {held: version for held, version in self.held.items() if held in needed}
+        needed = {*self.drawable(step - self.lag), *(earlier for earlier in self.held if earlier > step - self.lag)}
+        self.held = {earlier: version for earlier, version in self.held.items() if earlier in needed}
 
     def drawable(self, step: int) -> list[int]:
         """The versions that a draw as of a step is from: the first one and the newest, `keep` at most."""
-        first, *others = [held for held in self.held if held <= max(0, step)] or [next(iter(self.held))]
+        first, *others = [earlier for earlier in self.held if earlier <= max(0, step)] or [next(iter(self.held))]
         return [first, *others[1 - self.keep :]]
 
     def draw(self, rng: Random, step: int) -> WeightsRef:
@@ -58,11 +58,11 @@ class Past:
     def save_state(self, folder: Path) -> None:
         """Write every version into a checkpoint."""
         for step, weights in self.held.items():
-            kept = {name: value.contiguous() for name, value in weights.read().items()}
-            kept[PROBE] = torch.tensor(weights.probe, dtype=torch.int64, device="cpu")
-            kept[LOGP] = torch.tensor(weights.probe_logp, dtype=torch.float64, device="cpu")
-            kept[VERSION] = torch.tensor(weights.version, device="cpu")
-            save_file(kept, folder / f"past-{step:08d}.safetensors", {"kind": weights.kind, "base": weights.base})
+            tensors = {name: value.contiguous() for name, value in weights.read().items()}
+            tensors[PROBE] = torch.tensor(weights.probe, dtype=torch.int64, device="cpu")
+            tensors[LOGP] = torch.tensor(weights.probe_logp, dtype=torch.float64, device="cpu")
+            tensors[VERSION] = torch.tensor(weights.version, device="cpu")
+            save_file(tensors, folder / f"past-{step:08d}.safetensors", {"kind": weights.kind, "base": weights.base})
 
     def load_state(self, folder: Path) -> None:
         """Hold what was held when the checkpoint was written, and nothing else."""

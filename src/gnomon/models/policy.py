@@ -194,10 +194,10 @@ class Policy(torch.nn.Module):
         if missing := sorted(loaded["missing_keys"]):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why, fix=AGAIN)
-        written = (folder / "config.json").read_text("utf-8")
-        if (written, whole.attention) not in CONFORMING:
+        config_text = (folder / "config.json").read_text("utf-8")
+        if (config_text, whole.attention) not in CONFORMING:
             require_conformance(model, policy._logp, whole.attention)
-            CONFORMING.add((written, whole.attention))
+            CONFORMING.add((config_text, whole.attention))
         return policy
 
     @classmethod
@@ -234,15 +234,15 @@ class Policy(torch.nn.Module):
             if composed(model):
                 return None
             policy = cls(model.eval(), tokenizer, precision, folder, adapter, whole)
-            kept = {id(value) for value in (policy.adapter.state().values() if policy.adapter else ())}
+            adapter_ids = {id(value) for value in (policy.adapter.state().values() if policy.adapter else ())}
             for name, value in model.named_parameters():
                 source = names.get(value.data_ptr(), "")
-                if id(value) in kept:
+                if id(value) in adapter_ids:
                     continue
                 if not source or value.shape != blank[source].shape or not value.is_contiguous():
                     return None
                 policy.sources[name] = source
-            place_parameters(model, lambda value: value if id(value) in kept else without_values(value))
+            place_parameters(model, lambda value: value if id(value) in adapter_ids else without_values(value))
             model._apply(lambda value: value if value.is_meta else value.to(device))
         return policy
 
@@ -314,10 +314,10 @@ class Policy(torch.nn.Module):
     @property
     def unadapted(self) -> Policy:
         """The policy without what its adapter adds; it shares all weights."""
-        found: Policy = object.__new__(type(self))  # FSDP's classes cannot be copied.
-        found.__dict__.update(self.__dict__)
-        found._adapted = False
-        return found
+        policy: Policy = object.__new__(type(self))  # FSDP's classes cannot be copied.
+        policy.__dict__.update(self.__dict__)
+        policy._adapted = False
+        return policy
 
     def merge(self) -> None:
         """Add the adapter to the weights, once; then the policy has none. Rounding moves its log-probabilities."""
@@ -334,13 +334,13 @@ class Policy(torch.nn.Module):
         """
         assert self.adapter is not None
         shared = [self.tokenizer, *(value for value in self.model.parameters() if not value.requires_grad)]
-        found = deepcopy(self, {id(value): value for value in shared})
-        found.precision = self.precision.alone
-        found.whole = Packed if self.packs else self.whole
-        assert found.adapter is not None
-        found.adapter.adapter = adapter
-        found.adapter.begin()
-        return found
+        policy = deepcopy(self, {id(value): value for value in shared})
+        policy.precision = self.precision.alone
+        policy.whole = Packed if self.packs else self.whole
+        assert policy.adapter is not None
+        policy.adapter.adapter = adapter
+        policy.adapter.begin()
+        return policy
 
     @torch.no_grad()
     def share_base(self, other: Policy) -> None:
@@ -406,11 +406,11 @@ class Policy(torch.nn.Module):
     def _logp(self, texts: Sequence[Tensor]) -> Tensor:
         """[T] log-probabilities of every token of the texts but the first ones, in one pass."""
         trie = Trie([text[:-1] for text in texts], least=MIN_ROWS)
-        read = torch.cat([torch.from_numpy(path) for path in trie.paths])
-        ids, read, target = (x.to(self.device) for x in (trie.ids, read, torch.cat([text[1:] for text in texts])))
+        index = torch.cat([torch.from_numpy(path) for path in trie.paths])
+        ids, index, target = (x.to(self.device) for x in (trie.ids, index, torch.cat([text[1:] for text in texts])))
         layout = self.packed(trie) if not self.packs else Packed(trie, self.device)
-        found: Scored = self(Pass(ids, layout, read, target))
-        return found.logp
+        scores: Scored = self(Pass(ids, layout, index, target))
+        return scores.logp
 
     def states(self, work: Pass) -> Tensor:
         """[N, size] last hidden state before every target of a pass."""
@@ -419,8 +419,8 @@ class Policy(torch.nn.Module):
     @torch.no_grad()
     def anchor(self, work: Pass) -> Anchor:
         """This policy as the reference of another one in a pass."""
-        found: Anchor = self(work, scored=False)
-        return found
+        reference: Anchor = self(work, scored=False)
+        return reference
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores [T, vocabulary] over the next token."""
@@ -458,11 +458,11 @@ class Policy(torch.nn.Module):
         """What a model folder has beside trained weights, by name, not copied: frozen parameters and buffers."""
         if self.adapter:
             return {}
-        found = {name: value for name, value in self.model.named_parameters() if not value.requires_grad}
+        tensors = {name: value for name, value in self.model.named_parameters() if not value.requires_grad}
         for prefix, module in self.model.named_modules():
-            kept = module._buffers.keys() - module._non_persistent_buffers_set
-            found |= {f"{prefix}.{name}": value for name in kept if (value := module._buffers[name]) is not None}
-        return found
+            names = module._buffers.keys() - module._non_persistent_buffers_set
+            tensors |= {f"{prefix}.{name}": value for name in names if (value := module._buffers[name]) is not None}
+        return tensors
 
     def describe(self, folder: Path) -> None:
         """Write what a folder of the policy has beside the weights: configuration and tokenizer."""
@@ -504,15 +504,15 @@ def without_values(value: Tensor) -> Tensor:
     return torch.empty(value.shape, dtype=value.dtype, device="meta")
 
 
-def place_parameters(module: torch.nn.Module, place: Callable[[Tensor], Tensor]) -> None:
-    """Put other tensors in the place of parameters; parameters that are tied stay one. Args: place: a new tensor, or
-    the same one."""
+def place_parameters(module: torch.nn.Module, replacement: Callable[[Tensor], Tensor]) -> None:
+    """Put other tensors in the place of parameters; parameters that are tied stay one. Args: replacement: a new
+    tensor, or the same one."""
     placed: dict[int, tuple[Tensor, torch.nn.Parameter]] = {}
     for part in module.modules():
         for name, value in part._parameters.items():
             if value is not None and id(value) not in placed:
-                found = place(value)
-                new = value if found is value else torch.nn.Parameter(found, value.requires_grad)
+                tensor = replacement(value)
+                new = value if tensor is value else torch.nn.Parameter(tensor, value.requires_grad)
                 placed[id(value)] = value, new
             if value is not None:
                 part._parameters[name] = placed[id(value)][1]
@@ -549,8 +549,8 @@ def recomputed_if_long(forward: Callable[[Tensor], Tensor], hidden: Tensor) -> T
 
 def configuration(folder: Path) -> Any:
     """The configuration of a model folder, without the settings that name a kernel to load."""
-    found = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    return type(found).from_dict(without_kernels(json.loads((folder / "config.json").read_text("utf-8"))))
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return type(config).from_dict(without_kernels(json.loads((folder / "config.json").read_text("utf-8"))))
 
 
 def without_kernels(values: dict[str, Any]) -> dict[str, Any]:

@@ -127,8 +127,8 @@ def require_fitting(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, .
 def move_gradient(master: Tensor, own: Tensor) -> None:
     """Add the gradient of a parameter to its master, and leave none on the parameter."""
     assert own.grad is not None
-    found = own.grad.to(master.dtype)
-    master.grad = found if master.grad is None else master.grad.add_(found)
+    gradient = own.grad.to(master.dtype)
+    master.grad = gradient if master.grad is None else master.grad.add_(gradient)
     own.grad = None
 
 

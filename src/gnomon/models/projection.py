@@ -114,9 +114,9 @@ class Projection(NamedTuple):
 
 def bounded(product: Tensor, cap: float | None, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """As `Projection.bounded`."""
-    found = at_least(product, dtype)
-    found = found if scale == 1.0 else found * scale
-    return found if cap is None else cap * torch.tanh(found / cap)
+    scores = at_least(product, dtype)
+    scores = scores if scale == 1.0 else scores * scale
+    return scores if cap is None else cap * torch.tanh(scores / cap)
 
 
 def ascending(scores: Tensor) -> Tensor:
@@ -139,11 +139,11 @@ def entropy_of(logp: Tensor) -> Tensor:
     A row has the same bits in any company: a single one would be summed in another order by several threads, so it is
     never summed alone.
     """
-    found = []
+    entropies = []
     for rows in torch.split(logp, max(1, CHUNK // logp.shape[1])):
         several = rows.expand(2, -1) if len(rows) == 1 else rows
-        found.append(-(several.exp() * several).sum(-1, dtype=torch.float64)[: len(rows)])
-    return torch.cat(found)
+        entropies.append(-(several.exp() * several).sum(-1, dtype=torch.float64)[: len(rows)])
+    return torch.cat(entropies)
 
 
 def token_logp(
@@ -195,9 +195,9 @@ class ChunkedLogp(torch.autograd.Function):
         for h, y in chunks(projection, hidden, target, most=FUSED_CHUNK if ctx.fused else 0):
             if ctx.fused:
                 product = linear(h, projection.weight)
-                found = compiled(read)(product, y, projection.cap, projection.dtype, temperature)
-                logps.append(found[0])
-                entropies.append(found[1])
+                outputs = compiled(read)(product, y, projection.cap, projection.dtype, temperature)
+                logps.append(outputs[0])
+                entropies.append(outputs[1])
                 continue
             logp = logp_of(scores_of_few(projection, h), temperature, truncation)
             logps.append(logp.gather(1, y[:, None])[:, 0])
@@ -209,7 +209,7 @@ class ChunkedLogp(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, target = ctx.saved_tensors
         by_logp, by_entropy = grads
-        found = Gradients(*needed(ctx, weight, bias))
+        gradients = Gradients(*needed(ctx, weight, bias))
         if by_logp is None:
             assert by_entropy is not None
             by_logp = torch.zeros_like(by_entropy)
@@ -219,7 +219,7 @@ class ChunkedLogp(torch.autograd.Function):
             if ctx.fused:
                 product, form = linear(h, weight, bias), (ctx.projection.cap, ctx.projection.dtype, ctx.temperature)
                 slope = compiled(slopes)(product, y, g, None if by_entropy is None else e, *form)
-                found.add(slope, h, weight)
+                gradients.add(slope, h, weight)
                 continue
             # A truncation keeps the tokens of the forward pass: it needs scores with the same bits.
             product = linear(h if ctx.truncation == WHOLE else enough(h), weight, bias)[: len(h)].requires_grad_()
@@ -229,8 +229,8 @@ class ChunkedLogp(torch.autograd.Function):
                 if by_entropy is not None:
                     outs, weights = [*outs, -(logp.exp() * logp).sum(-1)], [*weights, e]
             (by_product,) = torch.autograd.grad(outs, product, weights)
-            found.add(by_product, h, weight)
-        return found.by_hidden, found.by_weight, found.by_bias, None, None, None, None
+            gradients.add(by_product, h, weight)
+        return gradients.by_hidden, gradients.by_weight, gradients.by_bias, None, None, None, None
 
 
 def read(
@@ -258,13 +258,13 @@ def slopes(
     logp = logp_of(scores, temperature)
     chance = logp.exp()
     hit = torch.arange(product.shape[1], device=product.device) == target[:, None]
-    found = by_logp[:, None] * (hit.to(chance.dtype) - chance)
+    slope = by_logp[:, None] * (hit.to(chance.dtype) - chance)
     if by_entropy is not None:
         entropy = -(chance * logp).sum(-1, keepdim=True)
-        found = found - by_entropy[:, None] * chance * (logp + entropy)
+        slope = slope - by_entropy[:, None] * chance * (logp + entropy)
     if cap is not None:
-        found = found * (1 - (scores / cap) ** 2)
-    return (found / temperature).to(product.dtype)
+        slope = slope * (1 - (scores / cap) ** 2)
+    return (slope / temperature).to(product.dtype)
 
 
 class ChunkedKl(torch.autograd.Function):
@@ -289,19 +289,19 @@ class ChunkedKl(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, anchor = ctx.saved_tensors
-        found = Gradients(*needed(ctx, weight, bias))
+        gradients = Gradients(*needed(ctx, weight, bias))
         for h, a, g in chunks(ctx.projection, hidden, anchor, grad, models=2):
             product = linear(h, weight, bias).requires_grad_()
             with torch.enable_grad():
                 apart = divergence(ctx, product, a)
             (by_product,) = torch.autograd.grad(apart, product, g)
-            found.add(by_product, h, weight)
-        return found.by_hidden, found.by_weight, found.by_bias, None, None, None, None
+            gradients.add(by_product, h, weight)
+        return gradients.by_hidden, gradients.by_weight, gradients.by_bias, None, None, None, None
 
 
-def needed(ctx: Any, *trained: Tensor | None) -> list[Tensor | None]:
+def needed(ctx: Any, *parameters: Tensor | None) -> list[Tensor | None]:
     """Weight and bias, each None where it needs no gradient."""
-    return [value if asked else None for value, asked in zip(trained, ctx.needs_input_grad[1:3], strict=True)]
+    return [value if grad else None for value, grad in zip(parameters, ctx.needs_input_grad[1:3], strict=True)]
 
 
 def divergence(ctx: Any, product: Tensor, anchor: Tensor) -> Tensor:

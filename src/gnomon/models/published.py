@@ -29,8 +29,8 @@ def as_published(folder: Path, state: Mapping[str, Tensor]) -> Mapping[str, Tens
     stored = names(folder)
     if stored.issuperset(state):
         return state
-    found: Mapping[str, Tensor] = revert_weight_conversion(skeleton(folder), dict(state))
-    unknown = sorted(name for name in found if name not in stored)
+    published: Mapping[str, Tensor] = revert_weight_conversion(skeleton(folder), dict(state))
+    unknown = sorted(name for name in published if name not in stored)
     if unknown:
         raise ModelError(
             "E339",
@@ -39,7 +39,7 @@ def as_published(folder: Path, state: Mapping[str, Tensor]) -> Mapping[str, Tens
             why="transformers joins the experts of this family and has no way back, so vLLM would keep the old ones",
             fix="engine=embedded, or policy.lora.rank=32 with policy.lora.targets of the attention",
         )
-    return found
+    return published
 
 
 @cache
@@ -52,9 +52,9 @@ def skeleton(folder: Path) -> Any:
 @cache
 def names(folder: Path) -> frozenset[str]:
     """The tensors in the safetensors files of a folder, by their headers."""
-    found: set[str] = set()
+    tensor_names: set[str] = set()
     for path in folder.glob("*.safetensors"):
         with path.open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        found |= header.keys() - {"__metadata__"}
-    return frozenset(found)
+        tensor_names |= header.keys() - {"__metadata__"}
+    return frozenset(tensor_names)

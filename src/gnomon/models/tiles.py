@@ -51,29 +51,29 @@ class Band:
     as any has tiles, so that one product serves all of them.
     """
 
-    def __init__(self, before: int, queries: int, keys: int, found: Sequence[Tile], device: Device) -> None:
-        self.before, self.queries, self.keys, self.tiles = before, queries, keys, len(found)
-        start = np.array([tile.start for tile in found])[:, None]
-        end = np.array([len(tile.path) for tile in found])[:, None]
-        asked, held = start + np.arange(queries), before + np.arange(keys)
-        last = np.minimum(asked, end - 1)
-        self.query = np.stack([tile.path[at] for tile, at in zip(found, last, strict=True)])
+    def __init__(self, before: int, queries: int, keys: int, tiles: Sequence[Tile], device: Device) -> None:
+        self.before, self.queries, self.keys, self.tiles = before, queries, keys, len(tiles)
+        start = np.array([tile.start for tile in tiles])[:, None]
+        end = np.array([len(tile.path) for tile in tiles])[:, None]
+        query_position, key_position = start + np.arange(queries), before + np.arange(keys)
+        last = np.minimum(query_position, end - 1)
+        self.query = np.stack([tile.path[at] for tile, at in zip(tiles, last, strict=True)])
         """[B, Q] tokens; the last one again where there is none."""
-        last_key = np.minimum(held, end - 1)
-        self.key = np.stack([tile.path[at] for tile, at in zip(found, last_key, strict=True)])
+        last_key = np.minimum(key_position, end - 1)
+        self.key = np.stack([tile.path[at] for tile, at in zip(tiles, last_key, strict=True)])
         """[B, K] tokens; the last one again where there is none."""
-        self.asks = asked < end
+        self.asks = query_position < end
         """[B, Q] whether there is a token."""
-        self.own, self.older = (held >= start) & (held < end), held < start
+        self.own, self.older = (key_position >= start) & (key_position < end), key_position < start
         """[B, K] whether a key is of a new token of the tile, and whether it is of one that another tile has."""
         self.place = torch.from_numpy(last - before).to(device)
         """[B, Q] how far into the span each query stands."""
-        stem = [int(tile.stem[-1]) if before else -1 for tile in found]
+        stem = [int(tile.stem[-1]) if before else -1 for tile in tiles]
         first = [at for at, name in enumerate(stem) if at == 0 or name != stem[at - 1]]
-        self.stem = np.stack([found[at].stem for at in first])
+        self.stem = np.stack([tiles[at].stem for at in first])
         """[P, S] tokens."""
         self.stems = torch.from_numpy(self.stem.flatten()).to(device)
-        count = np.diff([*first, len(found)])[:, None]
+        count = np.diff([*first, len(tiles)])[:, None]
         lane = np.arange(int(count.max()))
         self.lanes, self.full = len(lane), bool((lane < count).all())
         self.taken = torch.from_numpy((lane < count).flatten()).to(device)
@@ -112,7 +112,7 @@ def bands(trie: Trie, device: Device) -> list[Band]:
     by_shape: dict[tuple[int, int, int], list[Tile]] = {}
     for tile in tiles(trie):
         by_shape.setdefault(tile.shape, []).append(tile)
-    return [Band(*shape, found, device) for shape, found in sorted(by_shape.items())]
+    return [Band(*shape, group, device) for shape, group in sorted(by_shape.items())]
 
 
 class Span(NamedTuple):
@@ -137,7 +137,7 @@ class Rows:
     A band's queries lie [kv_heads, B, heads/kv_heads, Q] and its keys [kv_heads, B, K]. Bands lie end to end.
     """
 
-    def __init__(self, found: Sequence[Band], positions: Tensor, heads: int, kv_heads: int) -> None:
+    def __init__(self, bands: Sequence[Band], positions: Tensor, heads: int, kv_heads: int) -> None:
         self.device, self.kv_heads = positions.device, kv_heads
         head, fold = np.arange(kv_heads), np.arange(heads // kv_heads)
         self.query: list[Tensor] = []
@@ -147,7 +147,7 @@ class Rows:
         out = np.empty((len(positions), heads), dtype=np.int64)
         self.queries = 0
         """Rows of all bands."""
-        for band in found:
+        for band in bands:
             query = band.query[None, :, None] * heads + (head[:, None] * len(fold) + fold)[:, None, :, None]
             self.query.append(self._kept(query))
             empty = np.broadcast_to(~band.asks[None, :, None], query.shape)
@@ -158,13 +158,13 @@ class Rows:
             self.queries += query.size
         self.out = self._kept(out)
         """[T·heads] where each token's query lies."""
-        alike = [list(some) for _, some in groupby(range(len(found)), key=lambda at: found[at].before)]
-        self.spans = [self._span(found, range(some[0], some[-1] + 1)) for some in alike]
+        alike = [list(some) for _, some in groupby(range(len(bands)), key=lambda at: bands[at].before)]
+        self.spans = [self._span(bands, range(some[0], some[-1] + 1)) for some in alike]
 
-    def _span(self, found: Sequence[Band], places: range) -> Span:
+    def _span(self, bands: Sequence[Band], places: range) -> Span:
         own, own_at, older, older_at = [], [], [], []
         keys = 0
-        for band in found[places.start : places.stop]:
+        for band in bands[places.start : places.stop]:
             at = keys + np.arange(self.kv_heads * band.key.size).reshape(-1, *band.key.shape).transpose(1, 2, 0)
             own.append(band.key[band.own])
             own_at.append(at[band.own])

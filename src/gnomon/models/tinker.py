@@ -47,10 +47,10 @@ def first_model(fix: str) -> str:
     """The name of the first model that the service trains. Raises: ResourceError E508."""
     package = sdk()
     try:
-        found = package.RestClient().get_server_capabilities()
+        capabilities = package.RestClient().get_server_capabilities()
     except package.TinkerError as error:
         raise failed("name its models", error, fix) from None
-    return str(answer(found, "name its models", fix).supported_models[0].model_name)
+    return str(answer(capabilities, "name its models", fix).supported_models[0].model_name)
 
 
 def require_answer(url: str) -> None:

@@ -33,21 +33,21 @@ def trim(base: Path, folder: Path, used: Collection[int]) -> list[int]:
     """
     tokenizer = table(base / "tokenizer.json")
     marks = ids(table(base / "config.json"), table(base / "generation_config.json"))
-    kept = needed(tokenizer, {*used, *marks})
+    kept_ids = needed(tokenizer, {*used, *marks})
     model = read(base)
     size = len(model.get_input_embeddings().weight)
-    kept = [place for place in kept if place < size]
-    choose_rows(model, base, torch.tensor(kept))
-    new = {old: place for place, old in enumerate(kept)}
+    kept_ids = [token_id for token_id in kept_ids if token_id < size]
+    choose_rows(model, base, torch.tensor(kept_ids))
+    new = {old: token_id for token_id, old in enumerate(kept_ids)}
     for settings in (model.config, model.generation_config):
         for name in IDS:
             setattr(settings, name, renamed(getattr(settings, name, None), new))
-    model.config.vocab_size = len(kept)
+    model.config.vocab_size = len(kept_ids)
     model.save_pretrained(folder)
-    write(folder / "tokenizer.json", restricted(tokenizer, kept))
-    write(folder / RECORD, {"base": str(base.absolute()), "sha256": base_hash(base), "kept": kept})
+    write(folder / "tokenizer.json", restricted(tokenizer, kept_ids))
+    write(folder / RECORD, {"base": str(base.absolute()), "sha256": base_hash(base), "kept": kept_ids})
     copied(base, folder)
-    return kept
+    return kept_ids
 
 
 def untrim(trimmed: Path, base: Path, folder: Path, record: Path | None = None) -> None:
@@ -57,24 +57,24 @@ def untrim(trimmed: Path, base: Path, folder: Path, record: Path | None = None) 
         that folder.
     Raises: ModelError E328 where the base is another model than the one that was trimmed.
     """
-    known = table(record or trimmed / RECORD)
-    if not known or base_hash(base) != known["sha256"]:
+    origin = table(record or trimmed / RECORD)
+    if not origin or base_hash(base) != origin["sha256"]:
         raise ModelError(
             "E328",
-            "this is not the model whose vocabulary was trimmed" if known else f"there is no {RECORD}",
-            where=str(base if known else trimmed),
+            "this is not the model whose vocabulary was trimmed" if origin else f"there is no {RECORD}",
+            where=str(base if origin else trimmed),
             why="rows of its vocabulary would be put in the place of others",
-            fix=f"--base {known['base']}" if known else f"--record FOLDER/{RECORD}, of the folder that was trained",
+            fix=f"--base {origin['base']}" if origin else f"--record FOLDER/{RECORD}, of the folder that was trained",
         )
     part, whole = read(trimmed), read(base)
-    kept, trained = torch.tensor(known["kept"]), dict(part.named_parameters())
+    kept_ids, parameters = torch.tensor(origin["kept"]), dict(part.named_parameters())
     over = {id(module.weight) for module in projections(part)}
     with torch.no_grad():
         for name, value in whole.named_parameters():
-            if id(trained[name]) in over:
-                value[kept] = trained[name].to(value.dtype)
+            if id(parameters[name]) in over:
+                value[kept_ids] = parameters[name].to(value.dtype)
             else:
-                value.copy_(trained[name])
+                value.copy_(parameters[name])
     whole.save_pretrained(folder)
     shutil.copyfile(base / "tokenizer.json", folder / "tokenizer.json")
     copied(base, folder)
@@ -97,11 +97,11 @@ def projections(model: Any) -> list[Any]:
     return [model.get_input_embeddings(), model.get_output_embeddings()]
 
 
-def choose_rows(model: Any, base: Path, kept: Tensor) -> None:
+def choose_rows(model: Any, base: Path, kept_ids: Tensor) -> None:
     """Keep these rows of the embedding and of the projection. Raises: ModelError E327 for other weights over the
     vocabulary."""
-    known, size = projections(model), len(model.get_input_embeddings().weight)
-    mine = {id(module.weight) for module in known}
+    layers, size = projections(model), len(model.get_input_embeddings().weight)
+    mine = {id(module.weight) for module in layers}
     others = [name for name, value in model.named_parameters() if size in value.shape and id(value) not in mine]
     if others:
         raise ModelError(
@@ -112,26 +112,26 @@ def choose_rows(model: Any, base: Path, kept: Tensor) -> None:
             fix="use the whole vocabulary",
         )
     rows: dict[int, torch.nn.Parameter] = {}
-    for module in known:
+    for module in layers:
         old = module.weight
-        rows.setdefault(id(old), torch.nn.Parameter(old.detach()[kept].clone()))
+        rows.setdefault(id(old), torch.nn.Parameter(old.detach()[kept_ids].clone()))
         module.weight = rows[id(old)]
         for name in ("num_embeddings", "out_features"):
             if hasattr(module, name):
-                setattr(module, name, len(kept))
+                setattr(module, name, len(kept_ids))
         if getattr(module, "padding_idx", None) is not None:
             module.padding_idx = None
 
 
 def ids(*settings: dict[str, Any]) -> list[int]:
     """The ids that begin, end and pad a text."""
-    found = [each.get(name) for each in settings for name in IDS]
-    return [place for one in found for place in (one if isinstance(one, list) else [one]) if isinstance(place, int)]
+    values = [each.get(name) for each in settings for name in IDS]
+    return [value for one in values for value in (one if isinstance(one, list) else [one]) if isinstance(value, int)]
 
 
 def renamed(value: Any, new: dict[int, int]) -> Any:
     """An id, or several, by their new numbers."""
-    return [new[place] for place in value] if isinstance(value, list) else new.get(value)
+    return [new[token_id] for token_id in value] if isinstance(value, list) else new.get(value)
 
 
 def copied(base: Path, folder: Path) -> None:

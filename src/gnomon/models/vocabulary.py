@@ -50,17 +50,17 @@ def copy_tokenizer(folder: Path) -> str:
 def end_tokens(folder: Path) -> tuple[int, ...]:
     """The ids that end a reply, as config.json and generation_config.json name them, else those of `end_text`."""
     config = table(folder / "config.json") | table(folder / "generation_config.json")
-    named = config.get("eos_token_id")
-    listed = named if isinstance(named, list) else [named]
-    if named is None and (text := end_text(folder)):
+    eos = config.get("eos_token_id")
+    listed = eos if isinstance(eos, list) else [eos]
+    if eos is None and (text := end_text(folder)):
         listed = [id_of(table(folder / "tokenizer.json"), text)]
     return tuple(token for token in listed if isinstance(token, int))
 
 
 def end_text(folder: Path) -> str:
     """The end token that tokenizer_config.json names; empty if it names none."""
-    named = table(folder / "tokenizer_config.json").get("eos_token")
-    text = named.get("content") if isinstance(named, dict) else named
+    eos = table(folder / "tokenizer_config.json").get("eos_token")
+    text = eos.get("content") if isinstance(eos, dict) else eos
     return text if isinstance(text, str) else ""
 
 

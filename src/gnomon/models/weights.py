@@ -89,7 +89,7 @@ class WeightsRef:
 def probe_of(vocabulary: int) -> tuple[int, ...]:
     """A token sequence over the whole vocabulary, so that rare tokens are among it."""
     stride = max(7, vocabulary // PROBE)
-    return tuple((stride * place + 3) % vocabulary for place in range(PROBE))
+    return tuple((stride * index + 3) % vocabulary for index in range(PROBE))
 
 
 def require_loadable(weights: WeightsRef, base: str, rank: int) -> None:

@@ -60,7 +60,7 @@ class Renderer(Protocol):
         """The prompt of the policy's first turn."""
         ...
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
         """The segments after a sampled turn: its missing end, the messages, and the beginning of the next turn.
 
         Raises: ModelError E315 if the family does not support a message.

@@ -95,27 +95,27 @@ def _fields(text: str) -> dict[str, tuple[Any, str]]:
     if not isinstance(_read(text), dict):
         raise Unreadable("the call is not a JSON object")
     fields: dict[str, tuple[Any, str]] = {}
-    place = text.index("{") + 1
+    index = text.index("{") + 1
     # The text is well-formed, so only the spans of the values are searched.
-    while text[place := _blank(text, place)] != "}":
-        key, place = DECODER.raw_decode(text, _blank(text, place + (text[place] == ",")))
-        begin = _blank(text, _blank(text, place) + 1)
-        value, place = DECODER.raw_decode(text, begin)
-        fields[key] = (value, text[begin:place])
+    while text[index := _blank(text, index)] != "}":
+        key, index = DECODER.raw_decode(text, _blank(text, index + (text[index] == ",")))
+        begin = _blank(text, _blank(text, index) + 1)
+        value, index = DECODER.raw_decode(text, begin)
+        fields[key] = (value, text[begin:index])
     return fields
 
 
-def _blank(text: str, place: int) -> int:
-    while text[place] in BLANK:
-        place += 1
-    return place
+def _blank(text: str, index: int) -> int:
+    while text[index] in BLANK:
+        index += 1
+    return index
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    read = dict(pairs)
-    if len(read) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise Unreadable("an object of the call names a key twice")
-    return read
+    return fields
 
 
 def _number(text: str) -> float:

@@ -47,8 +47,8 @@ class ChatML:
         pieces += self._turns(messages if own is None else messages[1:], Origin.TASK)
         return self.encoding.encode([*pieces, *self._opening()])
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
-        closed = bool(sampled) and sampled[-1] == self._end
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
+        closed = bool(sampled_ids) and sampled_ids[-1] == self._end
         end = template("\n" if closed else "<|im_end|>\n")
         return self.encoding.encode([end, *self._turns(messages, Origin.ENVIRONMENT), *self._opening()])
 
@@ -72,21 +72,21 @@ class ChatML:
             yield from turn("system", *pieces)
 
     def _turns(self, messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if message.role not in ROLES:
                 raise no_place("ChatML", f"the role {message.role!r}", f"one of {', '.join(ROLES)}")
             if message.role == "tool":
-                first = place == 0 or messages[place - 1].role != "tool"
-                last = place + 1 == len(messages) or messages[place + 1].role != "tool"
+                first = index == 0 or messages[index - 1].role != "tool"
+                last = index + 1 == len(messages) or messages[index + 1].role != "tool"
                 yield template(("<|im_start|>user" if first else "") + "\n<tool_response>\n")
                 yield Piece(Origin.TOOL, message.content)
                 yield template("\n</tool_response>" + ("<|im_end|>\n" if last else ""))
             else:
-                yield from self._turn(messages, place, origin)
+                yield from self._turn(messages, index, origin)
 
-    def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
+    def _turn(self, messages: Sequence[Message], index: int, origin: Origin) -> Iterator[Piece]:
         """One turn of any role except tool."""
-        message = messages[place]
+        message = messages[index]
         yield from turn(message.role, Piece(origin, message.content), *calls_text(message, origin))
 
     def _require_calls(self) -> None:
@@ -100,8 +100,8 @@ def turn(role: str, *content: Piece) -> list[Piece]:
 
 def calls_text(message: Message, origin: Origin) -> Iterator[Piece]:
     """The calls of a message, after its content."""
-    for place, call in enumerate(message.calls):
-        yield template(("\n" if place or message.content else "") + '<tool_call>\n{"name": "')
+    for index, call in enumerate(message.calls):
+        yield template(("\n" if index or message.content else "") + '<tool_call>\n{"name": "')
         yield from [Piece(origin, json.dumps(call.name, ensure_ascii=False)[1:-1]), template('", "arguments": ')]
         yield from [Piece(origin, call.arguments), template("}\n</tool_call>")]
 

@@ -60,21 +60,21 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
         return Plain(tokenizer, _words(tokenizer))
     if name == "plain":
         return Plain(tokenizer)
-    made = list(_candidates(tokenizer, name, template))
-    fitting = (each for each in made if template is not None and writes(each, template, tokenizer))
-    found = next(fitting, None)
+    candidates = list(_candidates(tokenizer, name, template))
+    fitting = (each for each in candidates if template is not None and writes(each, template, tokenizer))
+    renderer = next(fitting, None)
     if name != "auto":
-        return found or made[0]
+        return renderer or candidates[0]
     if template is None:
         raise several_turns(tokenizer.folder)
     sees = image_token(tokenizer.folder) is not None
-    if found and turns == 1 and not sees:
-        return found
+    if renderer and turns == 1 and not sees:
+        return renderer
     derived = derived_of(tokenizer, template)
     if derived and sees:
         return derived  # A family's own format has no place for an image.
-    if found:
-        return derived if derived and not agrees(found, derived) else found
+    if renderer:
+        return derived if derived and not agrees(renderer, derived) else renderer
     if derived is None and turns > 1:
         raise several_turns(tokenizer.folder, proof_of(tokenizer, template)[1].refusal)
     return derived or Published(tokenizer, template)

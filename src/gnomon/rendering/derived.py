@@ -53,16 +53,16 @@ class Derived(Published):
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
         if tools:
             self._require_tools(tools)
-        marks = [f"zq{place}zq" for place in range(len(messages))]
+        marks = [f"zq{index}zq" for index in range(len(messages))]
         plains = [plain(m.role, mark, len(m.images)) for m, mark in zip(messages, marks, strict=True)]
         pieces = self._filled(self.rule.write(plains, tools), marks, messages, Origin.TASK)
         return Sight(self.encoding, messages).encode(pieces)
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
         images = tuple(len(message.images) for message in messages)
         edge = self.rule.border(tuple(message.role for message in messages), images)
         ids = joined(self.encoding.encode([Piece(Origin.TEMPLATE, edge.end)]))
-        closed = bool(sampled) and sampled[-1:] == ids[-1:]
+        closed = bool(sampled_ids) and sampled_ids[-1:] == ids[-1:]
         end = Piece(Origin.TEMPLATE, "" if closed else edge.end)
         pieces = [end, *self._filled(edge.rest, edge.marks, messages, Origin.ENVIRONMENT)]
         return Sight(self.encoding, messages).encode(pieces)
@@ -70,8 +70,8 @@ class Derived(Published):
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if not self.rule.forgets.intersection(message.role for message in messages):
             return None
-        kept = tuple(self._forgotten(segments))
-        return None if joined(kept) == joined(segments) else (*kept, *self.extend(kept[-1].token_ids, messages))
+        past = tuple(self._forgotten(segments))
+        return None if joined(past) == joined(segments) else (*past, *self.extend(past[-1].token_ids, messages))
 
     def _forgotten(self, segments: Segments) -> Iterator[Segment]:
         """The sequence whose earlier reasoning is removed, with what the template writes in its place."""
@@ -79,9 +79,9 @@ class Derived(Published):
         for segment, follows in zip(segments, [*segments[1:], None], strict=True):
             if segment.origin is Origin.POLICY and self._husk and before[-len(self._husk) :] != self._husk:
                 yield Segment(origin=Origin.TEMPLATE, token_ids=self._husk)
-            kept = without_thought(self.encoding, segment, follows, self._close, self._opening, self.rule.lines)
-            before = kept.token_ids
-            yield kept
+            answer = without_thought(self.encoding, segment, follows, self._close, self._opening, self.rule.lines)
+            before = answer.token_ids
+            yield answer
 
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         reader = None if self.proof.tools else partial(named_call, slot="arguments")
@@ -115,7 +115,7 @@ class Derived(Published):
 def proof_of(tokenizer: Tokenizer, template: str) -> tuple[Continuation, Proof]:
     """The rule of a model folder's template, and what was proven of it."""
     control = encoding_of(tokenizer).control
-    names = {place: text for text, place in control.items()}
+    names = {token_id: text for text, token_id in control.items()}
     return proven(
         template, tokenizer.folder, sorted(names[token] for token in tokenizer.eos if token in names), control
     )

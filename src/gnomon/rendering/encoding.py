@@ -47,12 +47,12 @@ class Encoding:
 
     def __init__(self, tokenizer: Tokenizer, words: Iterable[str] = ()) -> None:
         self.tokenizer = tokenizer
-        kept = frozenset(words)
+        plain_words = frozenset(words)
         # Runs of blanks are added tokens in some families; they are not markup.
         self.control: dict[str, int] = {
-            added.content: place
-            for place, added in tokenizer.added.items()
-            if added.content.strip("▁ \t\r\n") and added.content not in kept
+            added.content: token_id
+            for token_id, added in tokenizer.added.items()
+            if added.content.strip("▁ \t\r\n") and added.content not in plain_words
         }
         self.ids = frozenset(self.control.values())
         longest_first = sorted(self.control, key=len, reverse=True)
@@ -71,22 +71,22 @@ class Encoding:
         Text between two control tokens is encoded as a whole, as in the model's training. A token with characters of
         two origins gets the origin that is not the template.
         """
-        written: list[Stretch] = []
+        parts: list[Stretch] = []
         run: list[Piece] = []
         for origin, text in pieces:
             if origin is not Origin.TEMPLATE:
                 run.append(Piece(origin, whole(text)))
                 continue
-            place = 0
+            position = 0
             for match in self._markup.finditer(text):
-                written += self._run([*run, Piece(origin, text[place : match.start()])])
-                written.append((origin, [self.control[match[0]]]))
-                run, place = [], match.end()
-            run.append(Piece(origin, text[place:]))
-        written += self._run(run)
+                parts += self._run([*run, Piece(origin, text[position : match.start()])])
+                parts.append((origin, [self.control[match[0]]]))
+                run, position = [], match.end()
+            run.append(Piece(origin, text[position:]))
+        parts += self._run(run)
         return tuple(
             Segment(origin=origin, token_ids=tuple(chain.from_iterable(ids for _, ids in stretches)))
-            for origin, stretches in groupby(written, key=itemgetter(0))
+            for origin, stretches in groupby(parts, key=itemgetter(0))
         )
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -126,16 +126,16 @@ class Encoding:
             yield from [(pieces[0].origin, ids)] if ids else []
             return
         begins, ends = [begin for begin, _ in encoded.offsets], [end for _, end in encoded.offsets]
-        place = start = 0
+        index = start = 0
         for origin, text in pieces:
             start += len(text)
             if origin is not Origin.TEMPLATE:
-                first = max(place, bisect_right(ends, start - len(text)))
+                first = max(index, bisect_right(ends, start - len(text)))
                 last = max(first, bisect_left(begins, start))
-                yield from [(Origin.TEMPLATE, ids[place:first])] if place < first else []
+                yield from [(Origin.TEMPLATE, ids[index:first])] if index < first else []
                 yield from [(origin, ids[first:last])] if first < last else []
-                place = last
-        yield from [(Origin.TEMPLATE, ids[place:])] if place < len(ids) else []
+                index = last
+        yield from [(Origin.TEMPLATE, ids[index:])] if index < len(ids) else []
 
 
 @lru_cache(maxsize=1)
@@ -155,7 +155,7 @@ def whole(text: str) -> str:
 
 def _vocabulary(spec: dict[str, Any]) -> dict[str, int]:
     vocab = spec["model"]["vocab"]
-    return vocab if isinstance(vocab, dict) else {piece: place for place, (piece, _) in enumerate(vocab)}
+    return vocab if isinstance(vocab, dict) else {piece: index for index, (piece, _) in enumerate(vocab)}
 
 
 def _without(spec: dict[str, Any], control: frozenset[str], tokenizer: Tokenizer) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _without(spec: dict[str, Any], control: frozenset[str], tokenizer: Tokenizer
             fix="use a model whose tokenizer.json has the type BPE or WordLevel",
         )
     if inside:
-        model["vocab"] = {token: place for token, place in model["vocab"].items() if token not in inside}
+        model["vocab"] = {token: token_id for token, token_id in model["vocab"].items() if token not in inside}
     if model.get("merges"):
         model["merges"] = [merge for merge in model["merges"] if not control.intersection(_result(merge))]
     words = [added for added in spec["added_tokens"] if added["content"] not in control]

@@ -42,8 +42,8 @@ class Gemma:
             instructions, messages = [Piece(Origin.TASK, messages[0].content), template("\n\n")], messages[1:]
         return self.encoding.encode([template("<bos>"), *self._turns(messages, Origin.TASK, instructions)])
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
-        closed = bool(sampled) and sampled[-1] == self._end
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
+        closed = bool(sampled_ids) and sampled_ids[-1] == self._end
         end = template("\n" if closed else "<end_of_turn>\n")
         return self.encoding.encode([end, *self._turns(messages, Origin.ENVIRONMENT, [])])
 
@@ -59,8 +59,8 @@ class Gemma:
             roles = ", ".join(message.role for message in messages) or "no message"
             fix = "user, assistant, user … after an optional system message; one user message after each reply"
             raise no_place("Gemma", roles, fix)
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             yield template(f"<start_of_turn>{'user' if message.role == 'user' else 'model'}\n")
-            yield from instructions if place == 0 else []
+            yield from instructions if index == 0 else []
             yield from [Piece(origin, message.text.strip()), template("<end_of_turn>\n")]
         yield template("<start_of_turn>model\n")

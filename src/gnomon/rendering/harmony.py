@@ -85,18 +85,18 @@ class Harmony:
         rest = messages[1:] if messages and messages[0].role == "system" else messages
         return self.encoding.encode([*pieces, *self._turns(rest, Origin.TASK, None)])
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
-        calls = self.parse(sampled).tool_calls
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
+        calls = self.parse(sampled_ids).tool_calls
         called = _function(calls[-1]) if calls else FUNCTIONS.rstrip(".")
-        return self.encoding.encode([self._closing(sampled), *self._turns(messages, Origin.ENVIRONMENT, called)])
+        return self.encoding.encode([self._closing(sampled_ids), *self._turns(messages, Origin.ENVIRONMENT, called)])
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if self.history is History.KEEP or not any(message.role == "user" for message in messages):
             return None
-        kept = tuple(self._answer(segment) if segment.origin is Origin.POLICY else segment for segment in segments)
-        if kept == segments:
+        past = tuple(self._answer(segment) if segment.origin is Origin.POLICY else segment for segment in segments)
+        if past == segments:
             return None
-        return (*kept, *self.extend(last_turn(kept), messages))
+        return (*past, *self.extend(last_turn(past), messages))
 
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         utterances = list(self._utterances(token_ids))
@@ -127,9 +127,9 @@ class Harmony:
     def _turns(self, messages: Sequence[Message], origin: Origin, called: str | None) -> Iterator[Piece]:
         """All messages, and the beginning of the policy's turn. Args: called: author of a tool's result."""
         authors: dict[str, str] = {}
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if message.calls:
-                yield from self._calls(message, origin, any(later.role == "user" for later in messages[place:]))
+                yield from self._calls(message, origin, any(later.role == "user" for later in messages[index:]))
                 authors |= {call.id: _function(call) for call in message.calls}
                 called = _function(message.calls[-1])
                 continue
@@ -161,10 +161,10 @@ class Harmony:
             yield template("<|channel|>commentary <|constrain|>json<|message|>")
             yield from [Piece(origin, call.arguments), template("<|call|>")]
 
-    def _closing(self, sampled: Sequence[int]) -> Piece:
+    def _closing(self, sampled_ids: Sequence[int]) -> Piece:
         """The end of a truncated message. A turn begins in the header of its first message."""
         state = self._start
-        for token in reversed(sampled):
+        for token in reversed(sampled_ids):
             if token in (self._start, self._message) or token in self._ends:
                 state = token
                 break
@@ -218,10 +218,10 @@ class Harmony:
         utterances = list(self._utterances(segment.token_ids))
         if not any(utterance.channel == "final" for utterance in utterances):
             return segment
-        kept = [utterance for utterance in utterances if utterance.channel != "analysis"]
-        ids = [token for utterance in kept for token in utterance.ids]
+        visible = [utterance for utterance in utterances if utterance.channel != "analysis"]
+        ids = [token for utterance in visible for token in utterance.ids]
         # The template wrote `<|start|>assistant` before the first message of a turn.
-        if kept[0] is not utterances[0]:
+        if visible[0] is not utterances[0]:
             ids = ids[ids.index(self._channel) :] if self._channel in ids else ids
         ids = [*ids[:-1], self._end] if ids[-1] == self._return else ids
         return Segment(origin=Origin.POLICY, token_ids=tuple(ids))

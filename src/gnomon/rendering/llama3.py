@@ -76,8 +76,8 @@ class Llama3:
             rest = rest[1:]
         return self.encoding.encode([*pieces, *_turns(rest, Origin.TASK)])
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
-        closed = bool(sampled) and sampled[-1] in self._ends
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
+        closed = bool(sampled_ids) and sampled_ids[-1] in self._ends
         end = template("" if closed else "<|eot_id|>")
         return self.encoding.encode([end, *_turns(messages, Origin.ENVIRONMENT)])
 
@@ -87,9 +87,9 @@ class Llama3:
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         ids, ended = finished(token_ids, self.stop)
         if self._code is not None and self._code in ids:
-            place = ids.index(self._code)
-            text = self.encoding.decode(ids[:place])
-            calls: tuple[ToolCall, ...] = (_tagged(self.encoding.decode(ids[place + 1 :]), ended),)
+            index = ids.index(self._code)
+            text = self.encoding.decode(ids[:index])
+            calls: tuple[ToolCall, ...] = (_tagged(self.encoding.decode(ids[index + 1 :]), ended),)
         else:
             text, calls = _untagged(self.encoding.decode(ids), ended)
         problem = next((call.problem for call in calls if call.problem), "")

@@ -37,7 +37,7 @@ class Plain:
         begin = () if bos is None else (Segment(origin=Origin.TEMPLATE, token_ids=(bos,)),)
         return begin + self.encoding.encode(_lines(messages, Origin.TASK))
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
         return self.encoding.encode([Piece(Origin.TEMPLATE, "\n"), *_lines(messages, Origin.ENVIRONMENT)])
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gnomon.errors import ModelError
 from gnomon.models.folder import image_token
 from gnomon.rendering.base import Tool
-from gnomon.rendering.published import written
+from gnomon.rendering.published import rendered_plain
 
 __all__ = ["CLOSE", "ROLES", "SHAPES", "Border", "Continuation", "Proof", "plain", "proven", "without_reasoning"]
 
@@ -117,7 +117,7 @@ class Continuation:
         """The template's text up to the policy's turn. Args: tools: by default one where a tool answers."""
         if tools is None:
             tools = [TOOL] if any(each["role"] == "tool" for each in messages) else []
-        return written(self.template, self.folder, messages, tools)
+        return rendered_plain(self.template, self.folder, messages, tools)
 
     def border(self, roles: tuple[str, ...], images: tuple[int, ...] = ()) -> Border:
         """What follows a reply when messages of these roles arrive. Raises: ModelError E310.
@@ -152,25 +152,25 @@ def _border(
     text = rule.write([plain("user", "zquzq"), reply(REPLY, roles), *map(plain, roles, marks, images)])
     last = max(text.rfind(mark) + len(mark) for mark in (REPLY, VALUE) if mark in text)
     first = min((text.find(mark, last) for mark in marks[:1]), default=len(text))
-    found = [(text.find(end, last, first), end) for end in ends if text.find(end, last, first) >= 0]
-    if not found:
+    matches = [(text.find(end, last, first), end) for end in ends if text.find(end, last, first) >= 0]
+    if not matches:
         return Border("", text[last:], marks)
-    place, end = min(found)
-    begin = last if VALUE not in text[:place] else place
-    return Border(text[begin : place + len(end)], text[place + len(end) :], marks)
+    position, end = min(matches)
+    begin = last if VALUE not in text[:position] else position
+    return Border(text[begin : position + len(end)], text[position + len(end) :], marks)
 
 
 def without_reasoning(parts: Sequence[Part], rule: Continuation) -> list[Part]:
     """The texts of a conversation whose earlier reasoning is removed."""
-    found: list[Part] = []
+    texts: list[Part] = []
     for sampled, text in parts:
         if sampled:
             text = text.rpartition(CLOSE)[2].lstrip("\n" if rule.lines else "") if CLOSE in text else text
-            before = found[-1][1]
+            before = texts[-1][1]
             if not (rule.husk and before.endswith(rule.husk)):
-                found[-1] = (False, before.removesuffix(rule.opening) + rule.husk)
-        found.append((sampled, text))
-    return found
+                texts[-1] = (False, before.removesuffix(rule.opening) + rule.husk)
+        texts.append((sampled, text))
+    return texts
 
 
 def proven(template: str, folder: Path, eos: Iterable[str], control: Iterable[str]) -> tuple[Continuation, Proof]:
@@ -188,25 +188,25 @@ def _proven(template: str, folder: Path, eos: tuple[str, ...], control: tuple[st
         prompt = rule.write([plain("user", "zquzq")])
         after = rule.write([plain("user", "zquzq"), reply(REPLY, ()), plain("user", "zqvzq")])
         rule = replace(rule, ends=ends_of(after, eos, control))
-        kept = after[: after.index(REPLY)]
+        earlier = after[: after.index(REPLY)]
     except (ModelError, ValueError) as error:
         return rule, Proof(refusal=f"it does not write a reply between two messages ({first_line(error)})")
-    header, lead = prompt[: shared(prompt, kept)], ""
-    if header.rstrip().endswith("<think>") and CLOSE in kept[len(header) :]:
+    header, lead = prompt[: shared(prompt, earlier)], ""
+    if header.rstrip().endswith("<think>") and CLOSE in earlier[len(header) :]:
         header = header[: header.rindex("<think>")]
-    if kept.startswith(prompt) and not kept[len(prompt) :].strip():
-        header, lead = prompt, kept[len(prompt) :]
-    husk = kept[len(header) + len(lead) :]
+    if earlier.startswith(prompt) and not earlier[len(prompt) :].strip():
+        header, lead = prompt, earlier[len(prompt) :]
+    husk = earlier[len(header) + len(lead) :]
     if husk and CLOSE not in husk:
         return rule, Proof(
-            refusal=f"it writes {tail(kept)!r} before an earlier reply, and {tail(prompt)!r} before a new one"
+            refusal=f"it writes {tail(earlier)!r} before an earlier reply, and {tail(prompt)!r} before a new one"
         )
     spellings = {role: spelling(rule, role) for role in ROLES.values()}
     rule = replace(rule, opening=prompt[len(header) :], husk=husk, lead=lead, spellings=spellings)
     forgetting = product((frozenset({"user"}), frozenset({"user", "tool"})), (True, False))
     candidates = [rule, *(replace(rule, forgets=forgets, lines=lines) for forgets, lines in forgetting)]
-    found = [(each, *tried(each)) for each in candidates]
-    rule, shapes, failure, tools = max(found, key=lambda each: (not each[2], not each[3], each[1]))
+    trials = [(each, *tried(each)) for each in candidates]
+    rule, shapes, failure, tools = max(trials, key=lambda each: (not each[2], not each[3], each[1]))
     if failure or shapes < FEWEST:
         return rule, Proof(refusal=failure or "it takes too few conversations of several turns")
     rewrites = (
@@ -252,15 +252,15 @@ def difference(rule: Continuation, shape: str, thought: str) -> str:
     turns = [tuple(ROLES[sign] for sign in group) for group in groups]
     messages: list[Plain] = []
     parts: list[Part] = []
-    for place, roles in enumerate(turns):
-        images = tuple(int(sign == "i") for sign in groups[place])
-        fresh = [plain(role, f"zqc{place}x{at}zq", images[at]) for at, role in enumerate(roles)]
+    for index, roles in enumerate(turns):
+        images = tuple(int(sign == "i") for sign in groups[index])
+        fresh = [plain(role, f"zqc{index}x{at}zq", images[at]) for at, role in enumerate(roles)]
         called = any("tool" in later for later in turns)
-        if place == 0:
+        if index == 0:
             messages, tools = fresh, [TOOL] if called else []
             parts = [(False, rule.write(messages, tools))]
             continue
-        content = thought.format(f"zqr{place}zq")
+        content = thought.format(f"zqr{index}zq")
         edge = rule.border(roles, images)
         messages += [reply(content, roles), *fresh]
         parts.append((True, own_text(rule, content, roles, parts[-1][1]) + edge.end))
@@ -270,9 +270,9 @@ def difference(rule: Continuation, shape: str, thought: str) -> str:
         for mark, each in zip(edge.marks, fresh, strict=True):
             rest = rest.replace(mark, each["content"], 1)
         parts.append((False, rest))
-        found, wanted = "".join(text for _, text in parts), rule.write(messages, tools)
-        if found != wanted:
-            return named(found, wanted, roles)
+        continued, expected = "".join(text for _, text in parts), rule.write(messages, tools)
+        if continued != expected:
+            return divergence(continued, expected, roles)
     return ""
 
 
@@ -294,7 +294,7 @@ def own_text(rule: Continuation, content: str, roles: Sequence[str], prompt: str
 def thinking(rule: Continuation, content: str, prompt: str) -> str:
     """A reply with reasoning as the template writes the last one, or as it is where the template drops it there too."""
     before = [plain("user", "zquzq")]
-    last = written(rule.template, rule.folder, [*before, reply(content, ())], asks=False)
+    last = rendered_plain(rule.template, rule.folder, [*before, reply(content, ())], asks=False)
     answer = content[content.index(CLOSE) :].rpartition("\n")[2]
     begin = len(rule.write(before)) - len(rule.opening)
     text = last[begin : last.index(answer)] + answer if answer in last else ""
@@ -303,21 +303,19 @@ def thinking(rule: Continuation, content: str, prompt: str) -> str:
     return text.removeprefix(opening)
 
 
-def named(found: str, wanted: str, roles: Sequence[str]) -> str:
+def divergence(continued: str, expected: str, roles: Sequence[str]) -> str:
     """Where two texts part."""
-    place = next(
-        (i for i, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), min(len(found), len(wanted))
-    )
+    at = shared(continued, expected)
     return (
         f"when a message of {' and '.join(dict.fromkeys(roles))} follows, it rewrites what came before: "
-        f"{found[place : place + 40]!r} becomes {wanted[place : place + 40]!r}, after {tail(wanted[:place])!r}"
+        f"{continued[at : at + 40]!r} becomes {expected[at : at + 40]!r}, after {tail(expected[:at])!r}"
     )
 
 
 def shared(one: str, other: str) -> int:
     """Characters that two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def ends_of(after: str, eos: Sequence[str], control: Sequence[str]) -> tuple[str, ...]:

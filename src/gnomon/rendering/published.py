@@ -18,7 +18,7 @@ from gnomon.rendering.sight import Sight
 from gnomon.rendering.turns import finished
 from gnomon.types import Message
 
-__all__ = ["Published", "rendered", "several_turns", "written"]
+__all__ = ["Published", "rendered", "rendered_plain", "several_turns"]
 
 
 class Published:
@@ -56,7 +56,7 @@ class Published:
             fix="policy.renderer=plain, or a supported family: chatml, qwen3, gemma, llama3, harmony",
         )
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+    def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
         raise several_turns(self.encoding.tokenizer.folder)
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
@@ -89,7 +89,7 @@ def several_turns(folder: Path, why: str = "") -> ModelError:
 
 def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
     """The text of a chat template up to the policy's turn. Raises: ModelError E310 if the template fails."""
-    return written(
+    return rendered_plain(
         template,
         folder,
         [m.body | ({"images": len(m.images)} if m.images else {}) for m in messages],
@@ -97,15 +97,15 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
     )
 
 
-def written(
+def rendered_plain(
     template: str, folder: Path, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = (), *, asks: bool = True
 ) -> str:
     """As `rendered`, of messages that may have calls. Args: asks: whether the policy's turn begins at the end."""
     marks = {name: _spelling(value) for name, value in _config(folder).items() if name.endswith("_token")}
     messages = list(shaped(template, folder, messages)) if image_token(folder) is not None else messages
-    known = marks | {"tools": [tool.schema for tool in tools] or None, "documents": None}
+    variables = marks | {"tools": [tool.schema for tool in tools] or None, "documents": None}
     try:
-        return str(compiled(template).render(messages=messages, add_generation_prompt=asks, **known))
+        return str(compiled(template).render(messages=messages, add_generation_prompt=asks, **variables))
     except Exception as error:  # A template is foreign code and can raise anything.
         raise ModelError(
             "E310",
@@ -121,11 +121,11 @@ def shaped(template: str, folder: Path, messages: Sequence[Mapping[str, Any]]) -
     everywhere if it takes nothing else. Args: messages: with the number of `images` of each, if there are any."""
     listed = not _reads_text(template, folder)
     for message in messages:
-        known, images = dict(message), message.get("images", 0)
-        known.pop("images", None)
+        entry, images = dict(message), message.get("images", 0)
+        entry.pop("images", None)
         if (images or listed) and isinstance(content := message["content"], str):
-            known["content"] = [*({"type": "image"},) * images, *_text_parts(content)]
-        yield known
+            entry["content"] = [*({"type": "image"},) * images, *_text_parts(content)]
+        yield entry
 
 
 def _text_parts(content: str) -> list[dict[str, str]]:
@@ -154,11 +154,11 @@ def _spelling(token: Any) -> str:
 
 def _marks(messages: Sequence[Message]) -> list[str]:
     """A placeholder for every message; none occurs in any message."""
-    written = "\n".join(message.content for message in messages)
+    text = "\n".join(message.content for message in messages)
     stem = "content"
-    while stem in written:
+    while stem in text:
         stem += "x"
-    return [f"{stem}{place}_" for place in range(len(messages))]
+    return [f"{stem}{index}_" for index in range(len(messages))]
 
 
 def _pieces(marked: str, marks: Sequence[str], contents: Sequence[str]) -> list[Piece]:

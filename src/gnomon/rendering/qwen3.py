@@ -49,20 +49,20 @@ class Qwen3(ChatML):
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if self.history is History.KEEP or not any(_asks(message) for message in messages):
             return None
-        kept = tuple(
+        past = tuple(
             without_thought(self.encoding, segment, follows, self._close, self._written)
             for segment, follows in zip(segments, [*segments[1:], None], strict=True)
         )
-        return None if kept == segments else (*kept, *self.extend(last_turn(segments), messages))
+        return None if past == segments else (*past, *self.extend(last_turn(segments), messages))
 
-    def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
-        message = messages[place]
+    def _turn(self, messages: Sequence[Message], index: int, origin: Origin) -> Iterator[Piece]:
+        message = messages[index]
         if message.role != "assistant":
             yield from turn(message.role, Piece(origin, message.content))
             return
         thought, text = _apart(message.content) if message.reasoning is None else (message.reasoning, message.content)
         calls = list(calls_text(replace(message, content=text.lstrip("\n")), origin))
-        if any(_asks(later) for later in messages[place:]) or not (thought or place + 1 == len(messages)):
+        if any(_asks(later) for later in messages[index:]) or not (thought or index + 1 == len(messages)):
             yield from turn("assistant", Piece(origin, text), *calls)
             return
         pieces = [Piece(origin, thought.strip("\n")), template("\n</think>\n\n"), Piece(origin, text.lstrip("\n"))]

@@ -47,22 +47,22 @@ class Sight:
         assert reader is not None
         token = reader.token_id
         texts = [reader.text(image) for image in self.images]
-        segments = self.encoding.encode(written(pieces, reader.mark, iter(texts)))
+        segments = self.encoding.encode(with_images(pieces, reader.mark, iter(texts)))
         part = self.encoding.tokenizer.spell([token])
         counts = [text.count(part) for text in texts]
         names = chain.from_iterable(map(repeat, map(SHELF.keep, self.images), counts))
-        named = tuple(
+        image_segments = tuple(
             replace(segment, token_ids=tuple(next(names) if i == token else i for i in segment.token_ids))
             if segment.origin is Origin.TEMPLATE
             else segment
             for segment in segments
         )
-        if (left := sum(1 for _ in names)) or sum(i < 0 for s in named for i in s.token_ids) != sum(counts):
-            raise no_sight(self.encoding, f"its chat template leaves out {left} of {sum(counts)} tokens of images")
-        return named
+        if (unused := sum(1 for _ in names)) or sum(i < 0 for s in image_segments for i in s.token_ids) != sum(counts):
+            raise no_sight(self.encoding, f"its chat template leaves out {unused} of {sum(counts)} tokens of images")
+        return image_segments
 
 
-def written(pieces: Iterable[Piece], mark: str, texts: Iterator[str]) -> Iterator[Piece]:
+def with_images(pieces: Iterable[Piece], mark: str, texts: Iterator[str]) -> Iterator[Piece]:
     """The pieces, with the text of the next image in the place of every mark of the template."""
     for origin, text in pieces:
         if origin is not Origin.TEMPLATE:

@@ -13,9 +13,9 @@ __all__ = ["finished", "last_turn", "read_turn", "without_thought"]
 
 def finished(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int], bool]:
     """The ids before the first end token, and whether there is one."""
-    for place, token in enumerate(token_ids):
+    for index, token in enumerate(token_ids):
         if token in stop:
-            return list(token_ids[:place]), True
+            return list(token_ids[:index]), True
     return list(token_ids), False
 
 
@@ -64,13 +64,13 @@ def read_turn(
     reasoning: str | None = None
     problem = ""
     if close is not None and close in ids:
-        place = ids.index(close)
-        inside = ids[:place]
+        index = ids.index(close)
+        inside = ids[:index]
         start = inside.index(think) + 1 if think is not None and think in inside else 0
-        reasoning, ids = encoding.decode(inside[start:]).strip("\n"), ids[place + 1 :]
+        reasoning, ids = encoding.decode(inside[start:]).strip("\n"), ids[index + 1 :]
     elif think is not None and think in ids:
-        place = ids.index(think)
-        reasoning, ids = encoding.decode(ids[place + 1 :]).strip("\n"), ids[:place]
+        index = ids.index(think)
+        reasoning, ids = encoding.decode(ids[index + 1 :]).strip("\n"), ids[:index]
         problem = "the reasoning does not end: </think> is missing"
     text, calls = _calls(encoding, ids, ended, reader) if reader else (encoding.decode(ids), ())
     if reasoning is not None:
@@ -87,26 +87,26 @@ def _calls(
     begin, end = encoding.control.get("<tool_call>"), encoding.control.get("</tool_call>")
     outside: list[int] = []
     calls: list[ToolCall] = []
-    place = 0
-    while place < len(ids):
-        if ids[place] != begin:
-            if ids[place] == end:
+    index = 0
+    while index < len(ids):
+        if ids[index] != begin:
+            if ids[index] == end:
                 calls.append(malformed("", "</tool_call> has no <tool_call> before it"))
             else:
-                outside.append(ids[place])
-            place += 1
+                outside.append(ids[index])
+            index += 1
             continue
-        close = next((i for i in range(place + 1, len(ids)) if ids[i] in (begin, end)), len(ids))
-        text = encoding.decode(ids[place + 1 : close])
+        close = next((i for i in range(index + 1, len(ids)) if ids[i] in (begin, end)), len(ids))
+        text = encoding.decode(ids[index + 1 : close])
         if close < len(ids) and ids[close] == end:
             calls.append(reader(text.strip()))
-            place = close + 1
+            index = close + 1
         elif close == len(ids) and not ended:
             problem = "the call is truncated"
             calls.append(ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem=problem))
-            place = close
+            index = close
         else:
             calls.append(malformed(text, "the call does not end: </tool_call> is missing"))
-            place = close
+            index = close
     text = encoding.decode(outside)
     return text.rstrip("\n") if calls else text, tuple(calls)

@@ -59,5 +59,5 @@ def _type(part: Mapping[str, Any], indent: str) -> str:
     if kind == "array":
         return f"{_type(part['items'], indent)}[]" if isinstance(part.get("items"), Mapping) else "Array<any>"
     choices = part.get("enum")
-    written = " | ".join(f'"{choice}"' for choice in choices) if choices else SCALARS.get(str(kind), "any")
-    return f"{written} | null" if part.get("nullable") else written
+    text = " | ".join(f'"{choice}"' for choice in choices) if choices else SCALARS.get(str(kind), "any")
+    return f"{text} | null" if part.get("nullable") else text

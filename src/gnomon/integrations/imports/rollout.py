@@ -112,11 +112,11 @@ def message(row: Row) -> Message:
     text = "" if content is None else text_of(content, logged)
     calls = row.get("tool_calls") or []
     try:
-        known = tuple(map(call_of, calls))
+        parsed_calls = tuple(map(call_of, calls))
     except ValueError:
-        text, known = "\n".join(filter(None, [text, json.dumps(calls, default=str)])), ()
+        text, parsed_calls = "\n".join(filter(None, [text, json.dumps(calls, default=str)])), ()
     return Message(
-        role=str(row.get("role", "user")), content=text, calls=known, call_id=str(row.get("tool_call_id") or "")
+        role=str(row.get("role", "user")), content=text, calls=parsed_calls, call_id=str(row.get("tool_call_id") or "")
     )
 
 

@@ -64,9 +64,9 @@ class ImportedRun:
         """
         records, groups = self._records("rollout", step, rollouts)
         statuses = Counter(r.verdict.status.value for group in groups for r in group.rollouts)
-        known = {} if grad_norm is None else {"grad_norm": grad_norm}
+        extra = {} if grad_norm is None else {"grad_norm": grad_norm}
         body: dict[str, Any] = {
-            "metrics": metrics(groups, rollouts) | known,
+            "metrics": metrics(groups, rollouts) | extra,
             "statuses": dict(sorted(statuses.items())),
         }
         if weights:

@@ -24,26 +24,26 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
     for path in files(source, "completions_*.parquet"):
         at = options.position(path)
         at.number = 0  # TRL may write a file again, with the rows at other places.
-        for place, row in rows(path, options):
+        for where, row in rows(path, options):
             text = json.dumps(row, sort_keys=True, default=str)
             if text not in at.rows:
                 at.rows.add(text)
-                yield rollout(row, place, options)
+                yield rollout(row, where, options)
 
 
-def rollout(row: Row, place: str, options: Options) -> Foreign:
-    prompt = messages_of(required(row, "prompt", options, place), "user")
-    reply = required(row, "reply", options, place, "completion")
-    answer = optional(row, "answer", options, where=place)
+def rollout(row: Row, where: str, options: Options) -> Foreign:
+    prompt = messages_of(required(row, "prompt", options, where), "user")
+    reply = required(row, "reply", options, where, "completion")
+    answer = optional(row, "answer", options, where=where)
     values = {name: number(value) for name, value in others(row, KNOWN).items() if is_score(value)}
     parts = parts_of(values.items(), options.weights)
     if not values:
-        required(row, "reward", options, place)
+        required(row, "reward", options, where)
     return Foreign(
         task=task_of(prompt, answer),
         turns=single_turn(prompt, reply) if isinstance(reply, str) else turns_of((*prompt, *messages_of(reply, "")))[1],
-        source=place,
-        step=int(required(row, "step", options, place)),
+        source=where,
+        step=int(required(row, "step", options, where)),
         held_out=options.held_out,
         reward=sum(part.weight * part.value for part in parts) if parts else None,
         parts=parts,
