@@ -168,7 +168,7 @@ def test_a_cache_that_cannot_be_written_or_holds_other_files_has_a_fix_that_work
         smollm2.folder()
     assert (caught.value.code, caught.value.fix) == ("E307", 'export XDG_CACHE_HOME="$(mktemp -d)"')
     monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere / "another cache"))
-    other = smollm2.place()
+    other = smollm2.cache_folder()
     for name in (f"{other.name}.old", f"{other.name}.old2"):
         other.mkdir(parents=True)
         (other / "letter.txt").write_text("to a friend")
@@ -202,7 +202,7 @@ def test_a_full_cache_is_the_same_error_wherever_it_fills_up(error: Exception, t
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("find", [model_folder, present_folder])
 def test_a_truncated_file_in_the_cache_is_found_before_anything_starts(elsewhere, name, find):
-    place = smollm2.place()
+    place = smollm2.cache_folder()
     shutil.copytree(SHIPPED["tiny"], place)
     assert find("smollm2") == place
     whole = (place / name).read_bytes()

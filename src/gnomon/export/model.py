@@ -218,7 +218,7 @@ def papers(config: RunConfig) -> Iterator[Path]:
     """Licence files of the model that the run began with, where its folder is still there."""
     name = hub_name(config.policy.path)
     base = (cached(name) if name else None) or Path(config.policy.path)
-    base = smollm2.place() if config.policy.path == SMOLLM2 else base
+    base = smollm2.cache_folder() if config.policy.path == SMOLLM2 else base
     if config.policy.path not in SHIPPED and base.is_dir():
         for pattern in PAPERS:
             yield from sorted(path for path in base.glob(pattern) if path.is_file())

