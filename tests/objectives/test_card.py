@@ -30,7 +30,7 @@ from gnomon.objectives.aggregate import constant
 from gnomon.theory import GRID, card, count_weight, curve, edges
 from gnomon.theory.card_text import chart, length_words, words
 from gnomon.theory.cards import declarations, sections
-from gnomon.theory.curves import measured, tilted
+from gnomon.theory.curves import tilted, weight_and_cosine
 from gnomon.theory.world import correct, world
 
 
@@ -58,7 +58,7 @@ def test_a_derived_curve_is_what_enumeration_measures(name: str) -> None:
     row = objective(name)
     found = curve(row, group=size_for(row))
     for p in (0.05, 0.4, 0.95):
-        w, cosine = measured(row, group=size_for(row), p=p, max_tokens=3)
+        w, cosine = weight_and_cosine(row, group=size_for(row), p=p, max_tokens=3)
         assert w * length_limit(row, 3) == pytest.approx(found.w[GRID.index(p)], abs=1e-9)
         assert cosine == pytest.approx(1, abs=1e-9)
 

@@ -67,17 +67,17 @@ def change(name: str) -> Card:
     folder, step = split_step(name)
     with RunReader(folder) as reader, torch.no_grad():
         config, _ = resolve([recorded(folder / RECIPE)])
-        place = checkpoint(folder, step)
-        sampled, replies = held_out(reader, int(place.name))
+        path = checkpoint(folder, step)
+        sampled_step, replies = held_out(reader, int(path.name))
         require_base(reader, config)
-        trained = trained_policy(reader, config, place, Precision())
-        first = trained.unadapted if trained.adapter else make_policy(config, Precision())
-        kl, flips = compared(trained, first, replies, config.rollout.temperature)
-        changes = list(adapted(trained) if trained.adapter else moved(trained, first))
+        policy = trained_policy(reader, config, path, Precision())
+        first = policy.unadapted if policy.adapter else make_policy(config, Precision())
+        kl, flips = compared(policy, first, replies, config.rollout.temperature)
+        changes = list(adapted(policy) if policy.adapter else moved(policy, first))
         return Card(
             run=reader.fingerprint,
-            step=int(place.name),
-            sampled=sampled,
+            step=int(path.name),
+            sampled=sampled_step,
             replies=len(replies),
             kl=difference_interval(by_task(replies, kl)),
             tokens=sum(len(reply.tokens) for reply in replies),
@@ -93,8 +93,8 @@ def change(name: str) -> Card:
 def held_out(reader: RunReader, step: int) -> tuple[int, list[Reply]]:
     """The step of the last evaluation up to a checkpoint, and some of its replies: the first of every task, then the
     second."""
-    measured = [record.step or 0 for record in reader.evaluations() if (record.step or 0) <= step]
-    groups = list(reader.groups(measured[-1], "held_out")) if measured else []
+    steps = [record.step or 0 for record in reader.evaluations() if (record.step or 0) <= step]
+    groups = list(reader.groups(steps[-1], "held_out")) if steps else []
     ordered = sorted(
         ((sample, group.task.id, rollout) for group in groups for sample, rollout in enumerate(group.rollouts)),
         key=lambda item: item[0],
@@ -110,20 +110,20 @@ def held_out(reader: RunReader, step: int) -> tuple[int, list[Reply]]:
             "E436", "the run has no held-out replies", where=str(reader.folder),
             why="the divergence is measured on replies that the policy sampled", fix="in a new run: eval.tasks=32",
         )  # fmt: skip
-    return measured[-1], replies[:REPLIES]
+    return steps[-1], replies[:REPLIES]
 
 
 def compared(
-    trained: Policy, first: Policy, replies: Sequence[Reply], temperature: float
+    policy: Policy, first: Policy, replies: Sequence[Reply], temperature: float
 ) -> tuple[list[float], int]:  # fmt: skip
-    """KL(trained‖first) of every reply in nats, and the number of places with another likeliest token."""
+    """KL(policy‖first) of every reply in nats, and the number of places with another likeliest token."""
     prompts, rows = [reply.prompt for reply in replies], [(row, reply.tokens) for row, reply in enumerate(replies)]
     anchor = first.anchor(packed(first, prompts, rows))
-    found: Scored = trained(packed(trained, prompts, rows), temperature, anchor)
-    assert found.kl is not None
-    pieces = zip(torch.split(found.hidden, PLACES), torch.split(anchor.hidden, PLACES), strict=True)
-    flips = sum(int((likeliest(trained, now) != likeliest(first, was)).sum()) for now, was in pieces)
-    return [float(each.sum()) for each in torch.split(found.kl, [len(reply.tokens) for reply in replies])], flips
+    scored: Scored = policy(packed(policy, prompts, rows), temperature, anchor)
+    assert scored.kl is not None
+    pieces = zip(torch.split(scored.hidden, PLACES), torch.split(anchor.hidden, PLACES), strict=True)
+    flips = sum(int((likeliest(policy, now) != likeliest(first, was)).sum()) for now, was in pieces)
+    return [float(each.sum()) for each in torch.split(scored.kl, [len(reply.tokens) for reply in replies])], flips
 
 
 def likeliest(policy: Policy, hidden: Tensor) -> Tensor:
@@ -150,10 +150,10 @@ def adapted(policy: Policy) -> Iterator[Parameter]:
         yield Parameter(f"{name}.weight", float(base.norm()), float(singular.norm()), stable_rank(singular))
 
 
-def moved(trained: Policy, first: Policy) -> Iterator[Parameter]:
+def moved(policy: Policy, first: Policy) -> Iterator[Parameter]:
     """Every parameter."""
     before = first.state()
-    for name, now in trained.state().items():
+    for name, now in policy.state().items():
         delta = (now - before[name]).double()
         rank = stable_rank(singular_values(delta)) if delta.ndim > 1 else None
         yield Parameter(name, float(before[name].norm()), float(delta.norm()), rank)
@@ -163,14 +163,14 @@ def singular_values(change: Tensor) -> Tensor:
     """Of a matrix, from the product with itself on its shorter side."""
     flat = change.flatten(1)
     gram = flat @ flat.T if flat.shape[0] < flat.shape[1] else flat.T @ flat
-    found: Tensor = torch.linalg.eigvalsh(gram).clamp(min=0).sqrt()
-    return found
+    values: Tensor = torch.linalg.eigvalsh(gram).clamp(min=0).sqrt()
+    return values
 
 
 def layer_of(name: str) -> str:
     """`layer 3`, or the name of a parameter outside the layers."""
-    found = LAYER.search(name)
-    return f"layer {found[1]}" if found else name.removesuffix(".weight")
+    match = LAYER.search(name)
+    return f"layer {match[1]}" if match else name.removesuffix(".weight")
 
 
 def kind_of(name: str) -> str:

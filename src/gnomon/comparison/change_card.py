@@ -62,8 +62,8 @@ class Card:
 
     def body(self) -> dict[str, Any]:
         """As JSON values."""
-        found: dict[str, Any] = ADAPTER.dump_python(self, mode="json")
-        return found
+        body: dict[str, Any] = ADAPTER.dump_python(self, mode="json")
+        return body
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def panel(reader: RunReader) -> list[Panel]:
         return []
     if card.run != reader.fingerprint:
         return []
-    text = "\n".join(f"{'change' if place == 0 else '':<12} {line}" for place, line in enumerate(card.sentences))
+    text = "\n".join(f"{'change' if index == 0 else '':<12} {line}" for index, line in enumerate(card.sentences))
     rows = tuple(
         (each.name, f"{each.norm:.3g}", f"{each.relative:.3%}", rank_text(each.stable_rank))
         for each in (*card.kinds, *card.layers)

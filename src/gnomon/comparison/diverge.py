@@ -98,7 +98,7 @@ def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence
     Raises: RunError E404 if a folder is not a run, E405 if a record cannot be read, E409 if a run has no step.
     """
     with RunReader(a) as one, RunReader(b) as two:
-        readers, known, steps = (one, two), set[str](), 0
+        readers, recorded_stages, steps = (one, two), set[str](), 0
         both = [steps_of(reader) for reader in readers]
         recorded = (len(both[0]), len(both[1]))
         for step, other in zip(*both, strict=False):
@@ -111,31 +111,31 @@ def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence
                 here, there = (fact.get(key, {}) for fact in facts)
                 if stage == OF_TURNS[0] and not key.endswith(" 0"):  # One run may have no such turn.
                     here, there = here or dict.fromkeys(there, ABSENT), there or dict.fromkeys(here, ABSENT)
-                found, seen = first(stage, here, there, tolerance)
-                known |= {stage} if seen else set()
-                if found is None:
+                difference, in_both = first(stage, here, there, tolerance)
+                recorded_stages |= {stage} if in_both else set()
+                if difference is None:
                     continue
-                where, values = found
+                where, values = difference
                 texts = [str(fact["texts"].get(where.partition(", t")[0], "")) for fact in facts]
-                unknown = tuple(name for name in STAGES[: STAGES.index(stage)] if name not in known)
-                if steps and "weights" not in known and stage in ("sampled tokens", "log-probabilities"):
+                unknown = tuple(name for name in STAGES[: STAGES.index(stage)] if name not in recorded_stages)
+                if steps and "weights" not in recorded_stages and stage in ("sampled tokens", "log-probabilities"):
                     stage = "weights"  # All that the step before did is equal, and other weights have sampled.
                 return Divergence(
                     a=one.folder, b=two.folder, steps=steps, recorded=recorded, step=step, stage=stage, where=where,
                     values=values, texts=shortened(*texts) if any(texts) else ("", ""), unknown=unknown,
                 )  # fmt: skip
             steps += 1
-        unknown = tuple(name for name in STAGES[:-1] if name not in known)
+        unknown = tuple(name for name in STAGES[:-1] if name not in recorded_stages)
         return Divergence(a=one.folder, b=two.folder, steps=steps, recorded=recorded, unknown=unknown)
 
 
 def steps_of(reader: RunReader) -> list[int]:
     """Numbers of the steps that have rollouts. Raises: RunError E409 where there is none."""
-    found = reader.steps_with(["rollout"])
-    if not found:
+    steps = reader.steps_with(["rollout"])
+    if not steps:
         fix = f"gnomon show {shlex.quote(str(reader.folder))}"
         raise RunError("E409", "the run has no rollouts to compare", where=str(reader.folder), fix=fix)
-    return found
+    return steps
 
 
 def in_order(facts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -149,14 +149,16 @@ def in_order(facts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a step records of every stage, by where it stands; of a stage of turns with the number of the turn."""
     groups = list(reader.groups(step))
-    named = [(f"group {n}, rollout {rollout.sample}", rollout) for n, g in enumerate(groups) for rollout in g.rollouts]
+    rollouts = [
+        (f"group {n}, rollout {rollout.sample}", rollout) for n, g in enumerate(groups) for rollout in g.rollouts
+    ]
     bodies = [record.body for record in reader.records("rollout", step)]
-    learned = dict(zip((name for name, _ in named), bodies, strict=False)) if len(bodies) == len(named) else {}
+    learned = dict(zip((name for name, _ in rollouts), bodies, strict=False)) if len(bodies) == len(rollouts) else {}
     sizes = {f"group {n}, rollouts": len(group.rollouts) for n, group in enumerate(groups)}
     yield "tasks", {f"group {n}": asked(group) for n, group in enumerate(groups)} | sizes
-    for turn in range(max((len(rollout.turns) for _, rollout in named), default=0)):
+    for turn in range(max((len(rollout.turns) for _, rollout in rollouts), default=0)):
         at = f", turn {turn}" if turn else ""
-        there = {name: rollout for name, rollout in named if len(rollout.turns) > turn}
+        there = {name: rollout for name, rollout in rollouts if len(rollout.turns) > turn}
         now = {name: rollout.turns[turn] for name, rollout in there.items()}
         yield f"prompt tokens, {turn}", {name + at: list(each.prompt_ids) for name, each in now.items()}
         yield f"sampled tokens, {turn}", {name + at: list(each.completion.token_ids) for name, each in now.items()}
@@ -166,7 +168,7 @@ def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]
         )
     yield (
         "verdict",
-        {name: {"status": str(rollout.verdict.status), "reward": rollout.reward} for name, rollout in named},
+        {name: {"status": str(rollout.verdict.status), "reward": rollout.reward} for name, rollout in rollouts},
     )
     yield (
         "advantage",
@@ -178,7 +180,7 @@ def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]
     norm = body.get("metrics", {}).get("grad_norm")
     yield "gradient norm", {} if norm is None else {"": [norm]}
     yield "weights", {"": body["weights"]} if body.get("weights") else {}
-    texts = {name: rollout.text for name, rollout in named}
+    texts = {name: rollout.text for name, rollout in rollouts}
     yield "texts", texts | {f"group {n}": asked(group) for n, group in enumerate(groups)}
 
 
@@ -207,10 +209,10 @@ def first(
             if left != right:
                 return parted(name, left, right), True
             continue
-        for place, (x, y) in enumerate(zip_longest(left, right, fillvalue=math.nan)):
+        for index, (x, y) in enumerate(zip_longest(left, right, fillvalue=math.nan)):
             if apart(stage, x, y, max(numbers, default=1e-300)) > tolerance:
                 where = [name] if name else []
-                where += [f"{'token' if name else 'value'} {place}"] if len(left) > 1 else []
+                where += [f"{'token' if name else 'value'} {index}"] if len(left) > 1 else []
                 return (", ".join(where), (f"{x:.9g}", f"{y:.9g}")), True
     return None, True
 
@@ -225,7 +227,7 @@ def apart(stage: str, x: float, y: float, size: float = 1e-300) -> float:
 def parted(name: str, a: Any, b: Any) -> tuple[str, tuple[str, str]]:
     """A difference of values that are no numbers; of lists of tokens with its place."""
     if isinstance(a, list) and isinstance(b, list):
-        place = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-        here = [str(tokens[place : place + 8]) if place < len(tokens) else "(the end)" for tokens in (a, b)]
-        return f"{name}, token {place}", (here[0], here[1])
+        index = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        here = [str(tokens[index : index + 8]) if index < len(tokens) else "(the end)" for tokens in (a, b)]
+        return f"{name}, token {index}", (here[0], here[1])
     return name, shortened(a, b)

@@ -21,7 +21,7 @@ __all__ = ["Wanted", "gain"]
 
 def gain(
     folders: Sequence[Path],
-    wanted: Wanted,
+    request: Wanted,
     price: float | None = None,
     *,
     trust: bool = False,
@@ -35,9 +35,9 @@ def gain(
     Raises: RunError E440 for runs that have no gain in common; E429; as `played`; ConfigError E052 for code that is
         not trusted.
     """
-    runs = open_runs(folders, wanted, trust)
+    runs = open_runs(folders, request, trust)
     question: dict[str, str | int] = {
-        "samples": runs.samples, "tasks": runs.tasks, "shots": wanted.shots, "transfer": wanted.transfer
+        "samples": runs.samples, "tasks": runs.tasks, "shots": request.shots, "transfer": request.transfer
     }  # fmt: skip
     prints = {str(seed): fingerprint(folder) for seed, folder in runs.folders.items()}
     card = card_of(folders[0])
@@ -52,9 +52,9 @@ def gain(
             env=runs.config.env.type,
             policy=runs.config.policy.path,
             steps=runs.config.budget.steps,
-            gain=gain_of(replies[USUAL], "prompt of the run", f"{wanted.shots} solved examples"),
+            gain=gain_of(replies[USUAL], "prompt of the run", f"{request.shots} solved examples"),
             format=format_of(replies[USUAL]) if runs.lenient else None,
-            transfer=transfer_of(replies[OTHER], wanted.transfer) if wanted.transfer else None,
+            transfer=transfer_of(replies[OTHER], request.transfer) if request.transfer else None,
             cost=cost(folders, price),
         )
     card = replace(card, cost=cost(folders, price))
@@ -66,7 +66,7 @@ def gain(
     return card
 
 
-def open_runs(folders: Sequence[Path], wanted: Wanted, trust: bool) -> Measured:
+def open_runs(folders: Sequence[Path], request: Wanted, trust: bool) -> Measured:
     """Raises: RunError E440, E429; ConfigError E052."""
     for folder in folders:
         with RunReader(folder) as reader:
@@ -79,7 +79,7 @@ def open_runs(folders: Sequence[Path], wanted: Wanted, trust: bool) -> Measured:
     if len(groups) > 1:
         first, other = (next(iter(group.folders.values())) for group in groups[:2])
         raise no_gain(other, f"its settings differ from those of {first} in more than the seed", f"gnomon gain {other}")
-    return Measured(folders=dict(sorted(groups[0].folders.items())), config=config, wanted=wanted)
+    return Measured(folders=dict(sorted(groups[0].folders.items())), config=config, wanted=request)
 
 
 def no_gain(folder: Path, why: str, fix: str) -> RunError:

@@ -30,11 +30,11 @@ def actor(batch: Any, engine: Any) -> Any:
     logging.disable(logging.INFO)
     module.stats_tracker = MagicMock()  # It takes numbers in float32 alone.
     options = {"clip_low": "eps_clip", "clip_high": "eps_clip_higher", "gain": "sapo_tau_pos", "loss": "sapo_tau_neg"}
-    named = {options[name]: value for name, value in batch.options.items() if name in options}
+    keywords = {options[name]: value for name, value in batch.options.items() if name in options}
     norm = NormConfig(mean_level="group", std_level="group", group_size=batch.group_size)
     config = PPOActorConfig(
         experiment_name="conform", trial_name="conform", reward_norm=norm, ppo_n_minibatches=1, kl_ctl=0.0,
-        max_new_tokens=batch.max_tokens, **named, **SETTINGS[batch.objective][1],
+        max_new_tokens=batch.max_tokens, **keywords, **SETTINGS[batch.objective][1],
     )  # fmt: skip
     return module.PPOActor(config, engine)
 
@@ -45,7 +45,7 @@ def padded(batch: Any, logp: Any) -> dict[str, Any]:
 
     rows = list(batch.rows)
     longest = max(len(row.prompt) + len(row.completion) for row in rows)
-    found = {
+    tensors = {
         "input_ids": torch.zeros(len(rows), longest, dtype=torch.long),
         "attention_mask": torch.zeros(len(rows), longest, dtype=torch.bool),
         "loss_mask": torch.zeros(len(rows), longest, dtype=torch.int32),
@@ -54,11 +54,11 @@ def padded(batch: Any, logp: Any) -> dict[str, Any]:
     }
     for at, row in enumerate(rows):
         start, end = len(row.prompt), len(row.prompt) + len(row.completion)
-        found["input_ids"][at, :end] = torch.tensor([*row.prompt, *row.completion])
-        found["attention_mask"][at, :end] = True
-        found["loss_mask"][at, start:end] = torch.tensor(row.mask, dtype=torch.int32)
-        found["logprobs"][at, start:end] = logp[at, : end - start]
-    return found
+        tensors["input_ids"][at, :end] = torch.tensor([*row.prompt, *row.completion])
+        tensors["attention_mask"][at, :end] = True
+        tensors["loss_mask"][at, start:end] = torch.tensor(row.mask, dtype=torch.int32)
+        tensors["logprobs"][at, start:end] = logp[at, : end - start]
+    return tensors
 
 
 def train_batch(batch: Any, model: Any, data: dict[str, Any], loss_fn: Any, loss_weight_fn: Any) -> dict[str, float]:

@@ -60,15 +60,15 @@ class Batch:
     def body(self, name: str, model: str, reference: str) -> dict[str, Any]:
         """What is sent to the trainer. Args: name, what the trainer calls the objective; model, reference, folders."""
         rows = [
-            asdict(row) | {"mask": row.sampled, "group": place}
-            for place, group in enumerate(self.groups)
+            asdict(row) | {"mask": row.sampled, "group": index}
+            for index, group in enumerate(self.groups)
             for row in group
         ]
-        known = asdict(replace(self, groups=()))
-        del known["groups"]
+        settings = asdict(replace(self, groups=()))
+        del settings["groups"]
         size = self.micro_batch or len(rows)
-        named = {"objective": name, "model": model, "reference": reference, "group_size": len(self.groups[0])}
-        return known | named | {"rows": rows, "micro_batch": size}
+        header = {"objective": name, "model": model, "reference": reference, "group_size": len(self.groups[0])}
+        return settings | header | {"rows": rows, "micro_batch": size}
 
 
 def group_of(prompt: str, answers: Sequence[tuple[str, float | None]]) -> tuple[Row, ...]:

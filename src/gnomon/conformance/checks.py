@@ -33,29 +33,29 @@ PROMPT = (0, 1)
 def step(subject: Subject) -> Cell:
     """The gradient of one step. It decides which reading of the paper the others are held to."""
     batch = base()
-    found = subject.step = subject.ask(batch)
+    gradient = subject.step = subject.ask(batch)
     right = [(reading, subject.expect(reading, batch)) for reading in declared(subject.row)]
-    cell = subject.cell("one step", found, [(reading.text, each) for reading, each in right])
+    cell = subject.cell("one step", gradient, [(reading.text, each) for reading, each in right])
     if cell.grade is Grade.PASS:
         subject.reading = next(reading for reading, _ in right if reading.text == cell.text)
         return cell
     matches = []
-    for changes, reading in (variant for known, _ in right for variant in variants(known)):
+    for changes, reading in (variant for correct, _ in right for variant in variants(correct)):
         each = subject.expect(reading, batch)
-        scale = float(found @ each) / float(each @ each) if each.any() else 0.0
-        if scale and apart(found, scale * each, subject.size) <= SAME:
+        scale = float(gradient @ each) / float(each @ each) if each.any() else 0.0
+        if scale and apart(gradient, scale * each, subject.size) <= SAME:
             matches.append((changes, abs(scale - 1) > SCALED, replace(reading, scale=scale)))
     if not matches:
-        return replace(cell, text=cell.text or blemish(subject, found, right[0][1], cell))
+        return replace(cell, text=cell.text or blemish(subject, gradient, right[0][1], cell))
     _, scaled, subject.reading = min(matches, key=lambda match: (match[0] + match[1], match[1]))
     times = f"{subject.reading.scale:.4g} times" if scaled else ""
     return replace(cell, text="; ".join(part for part in (subject.reading.text, times) if part))
 
 
-def blemish(subject: Subject, found: Tensor, wanted: Tensor, cell: Cell) -> str:
+def blemish(subject: Subject, gradient: Tensor, expected: Tensor, cell: Cell) -> str:
     """What else is known of a gradient that equals no reading."""
     sizes = [shape.numel() for shape in subject.policy.shapes.values()]
-    parts = [torch.split(value, sizes) for value in (found, wanted)]
+    parts = [torch.split(value, sizes) for value in (gradient, expected)]
     still = [name for name, ours, right in zip(subject.policy.shapes, *parts, strict=True) if right.any() > ours.any()]
     if still:
         return f"the gradient of {', '.join(still)} is 0"
@@ -65,22 +65,22 @@ def blemish(subject: Subject, found: Tensor, wanted: Tensor, cell: Cell) -> str:
 
 def expectation(subject: Subject) -> Cell:
     """Every group of two in a world of seven answers, each with its chance."""
-    place = world(2)
-    table = subject.policy.table(PROMPT, place)
+    space = world(2)
+    table = subject.policy.table(PROMPT, space)
     logits = table.detach()
-    possible = outcomes(place, logits, graded)
-    members, orderings = multisets(len(place.answers), 2)
+    possible = outcomes(space, logits, graded)
+    members, orderings = multisets(len(space.answers), 2)
     chances = orderings * possible.chance[members].prod(dim=1)
-    found = torch.zeros(subject.policy.size, dtype=torch.float64)
+    gradient = torch.zeros(subject.policy.size, dtype=torch.float64)
     for group, chance in zip(members.tolist(), chances.tolist(), strict=True):
-        answers = [(place.answers[i], float(possible.reward[i])) for i in group]
+        answers = [(space.answers[i], float(possible.reward[i])) for i in group]
         batch = Batch(groups=(group_of("".join(ALPHABET[i] for i in PROMPT), answers),), max_tokens=2)
-        found += chance * subject.ask(batch)
+        gradient += chance * subject.ask(batch)
     right = []
     for reading in declared(subject.row):
-        mean = moments(reading.row, place, policy=logits, behavior=logits, possible=possible, group=2).mean
+        mean = moments(reading.row, space, policy=logits, behavior=logits, possible=possible, group=2).mean
         right.append((reading.text, subject.policy.pulled(table, mean.reshape(table.shape))))
-    cell = subject.cell("expected gradient", found, right)
+    cell = subject.cell("expected gradient", gradient, right)
     return replace(cell, equation=subject.row.expected_gradient)
 
 
@@ -88,8 +88,8 @@ def split(subject: Subject) -> Cell:
     """The same step in micro-batches of 6, 4 and 1 rows, against the step in one piece."""
     whole = subject.ask(base())
     for rows in (6, 4, 1):
-        found = subject.ask(replace(base(), micro_batch=rows))
-        cell = subject.cell("micro-batches", found, [("", whole)], [("", whole)])
+        gradient = subject.ask(replace(base(), micro_batch=rows))
+        cell = subject.cell("micro-batches", gradient, [("", whole)], [("", whole)])
         if cell.grade is Grade.FAIL:
             return replace(cell, text=f"in micro-batches of {rows}, it differs from the same step in one")
     return cell
@@ -246,7 +246,7 @@ def clip(subject: Subject) -> Cell:
         return replace(row, behavior_logp=tuple(old.tolist()))
 
     groups = tuple(
-        tuple(moved(row, edges[(place + shift) % 4]) for place, row in enumerate(group))
+        tuple(moved(row, edges[(index + shift) % 4]) for index, row in enumerate(group))
         for shift, group in enumerate(base().groups)
     )
     changed: dict[str, Ratio] = {

@@ -72,36 +72,38 @@ def expected(policy: Policy, reading: Reading, batch: Batch, reference: Policy) 
     broken = [
         reading.whole_groups and any(row.reward is None for row in group) for group in batch.groups for _ in group
     ]
-    kept = [reading.kept(row) for row in rows]
+    loss_masks = [reading.kept(row) for row in rows]
     if batch.mask_truncated and reading.masks_truncated:
-        kept = [(0,) * len(row.completion) if row.truncated else keep for row, keep in zip(rows, kept, strict=True)]
-    left = [
+        loss_masks = [
+            (0,) * len(row.completion) if row.truncated else keep for row, keep in zip(rows, loss_masks, strict=True)
+        ]
+    masks = [
         torch.tensor(keep).bool() & (row.reward is not None or reading.failed is not None) & (not gone)
-        for row, keep, gone in zip(rows, kept, broken, strict=True)
+        for row, keep, gone in zip(rows, loss_masks, broken, strict=True)
     ]
     temperature = batch.temperature if reading.temperature else 1.0
-    logp = [policy.logp(row, temperature)[keep] for row, keep in zip(rows, left, strict=True)]
+    logp = [policy.logp(row, temperature)[keep] for row, keep in zip(rows, masks, strict=True)]
     sequence = torch.repeat_interleave(torch.tensor([len(each) for each in logp]))
-    owner = torch.tensor([place for place, group in enumerate(batch.groups) for _ in group])
+    owner = torch.tensor([index for index, group in enumerate(batch.groups) for _ in group])
     now = torch.cat(logp)
     old = torch.cat([
         torch.tensor(row.behavior_logp, dtype=torch.float64)[keep] if row.behavior_logp else each
-        for row, keep, each in zip(rows, left, logp, strict=True)
+        for row, keep, each in zip(rows, masks, logp, strict=True)
     ])  # fmt: skip
-    anchor = torch.cat([reference.logp(row, temperature)[keep] for row, keep in zip(rows, left, strict=True)])
+    anchor = torch.cat([reference.logp(row, temperature)[keep] for row, keep in zip(rows, masks, strict=True)])
     tokens = Tokens(
         logp=now, behavior_logp=old, proximal_logp=old, reference_logp=anchor,
-        advantage=credit(reading, batch, left), sequence=sequence, group=owner[sequence],
+        advantage=credit(reading, batch, masks), sequence=sequence, group=owner[sequence],
     )  # fmt: skip
-    counted = len(rows) if reading.counted else sum(1 for keep in left if keep.any())
-    unjudged = sum(sum(keep) for row, keep in zip(rows, kept, strict=True) if row.reward is None)
+    counted = len(rows) if reading.counted else sum(1 for keep in masks if keep.any())
+    unjudged = sum(sum(keep) for row, keep in zip(rows, loss_masks, strict=True) if row.reward is None)
     total = len(now) + (unjudged if reading.longer else 0)
     sizes = Denominators(
         groups=len(batch.groups), sequences=counted, tokens=total, max_tokens=batch.max_tokens,
         group_tokens=tuple(torch.bincount(owner[sequence], minlength=len(batch.groups)).tolist()),
     )  # fmt: skip
     row = replace(reading.row, penalty=reading.penalty, penalty_weight=batch.kl) if batch.kl else reading.row
-    scores = torch.cat([policy.scores(row, temperature)[keep] for row, keep in zip(rows, left, strict=True)])
+    scores = torch.cat([policy.scores(row, temperature)[keep] for row, keep in zip(rows, masks, strict=True)])
     return reading.scale * row.coefficients(tokens, sizes) @ scores
 
 
@@ -115,29 +117,29 @@ def penalised(policy: Policy, batch: Batch, reference: Policy) -> Batch:
     return replace(batch, kl=0.0, groups=tuple(tuple(map(less, group)) for group in batch.groups))
 
 
-def credit(reading: Reading, batch: Batch, left: Sequence[Tensor]) -> Tensor:
+def credit(reading: Reading, batch: Batch, masks: Sequence[Tensor]) -> Tensor:
     """[tokens] the advantage of every token that the loss has. Raises: NotImplementedError where no paper has one."""
     if reading.row.scope is Scope.STEP:
         if any(row.reward is None for row in batch.rows):
             raise NotImplementedError("not tested: a failed rollout where rewards are compared over the whole step")
         matrix = torch.tensor([[row.reward for row in group] for group in batch.groups], dtype=torch.float64)
         each = list(reading.row.advantage(matrix).flatten())
-        return torch.cat([value.expand(int(keep.sum())) for value, keep in zip(each, left, strict=True)])
-    found, place = [], 0
+        return torch.cat([value.expand(int(keep.sum())) for value, keep in zip(each, masks, strict=True)])
+    credits, start = [], 0
     for group in batch.groups:
         turns = [turn_of(row) if reading.by_turn else torch.zeros(len(row.completion)).long() for row in group]
-        known = [row.reward if row.reward is not None else reading.failed for row in group]
+        group_rewards = [row.reward if row.reward is not None else reading.failed for row in group]
         per_row = [torch.zeros(len(row.completion), dtype=torch.float64) for row in group]
         for turn in range(1 + max(int(each.max()) for each in turns)):
-            there = [i for i, each in enumerate(turns) if (each == turn).any() and known[i] is not None]
+            there = [i for i, each in enumerate(turns) if (each == turn).any() and group_rewards[i] is not None]
             if len(there) < reading.row.min_group:
                 continue
-            rewards = torch.tensor([[known[i] for i in there]], dtype=torch.float64)
+            rewards = torch.tensor([[group_rewards[i] for i in there]], dtype=torch.float64)
             for i, value in zip(there, reading.row.advantage(rewards)[0], strict=True):
                 per_row[i] = torch.where(turns[i] == turn, value, per_row[i])
-        found += [values[keep] for values, keep in zip(per_row, left[place : place + len(group)], strict=True)]
-        place += len(group)
-    return torch.cat(found)
+        credits += [values[keep] for values, keep in zip(per_row, masks[start : start + len(group)], strict=True)]
+        start += len(group)
+    return torch.cat(credits)
 
 
 def turn_of(row: Row) -> Tensor:
@@ -155,17 +157,17 @@ def declared(row: Objective) -> list[Reading]:
     """The readings of a row that its source allows, the row itself first."""
     if row.credit is not terminal or row.needs:
         raise ValueError(f"conform compares rows that need only rewards and log-probabilities, and {row.name} does not")
-    found = [Reading(text="", row=row)]
+    readings = [Reading(text="", row=row)]
     if is_standardised(row.advantage):
         for epsilon in (1e-4, 1e-5, 1e-6, 1e-8):
-            found.append(Reading(text=f"ε = {epsilon:g}", row=replace(row, advantage=population(epsilon))))
-            found.append(Reading(text=f"{SAMPLE}; ε = {epsilon:g}", row=replace(row, advantage=sample(epsilon))))
-    return found
+            readings.append(Reading(text=f"ε = {epsilon:g}", row=replace(row, advantage=population(epsilon))))
+            readings.append(Reading(text=f"{SAMPLE}; ε = {epsilon:g}", row=replace(row, advantage=sample(epsilon))))
+    return readings
 
 
 def is_standardised(advantage: Callable[[Tensor], Tensor]) -> bool:
-    known = (advantages.standardised, advantages.sample_standardised)
-    return isinstance(advantage, partial) and advantage.func in known
+    standard = (advantages.standardised, advantages.sample_standardised)
+    return isinstance(advantage, partial) and advantage.func in standard
 
 
 def population(epsilon: float) -> partial[Tensor]:
@@ -178,8 +180,8 @@ def sample(epsilon: float) -> partial[Tensor]:
 
 def last_alone(advantage: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def only(rewards: Tensor) -> Tensor:
-        found = advantage(rewards)
-        return torch.cat([torch.zeros_like(found[:, :-1]), found[:, -1:]], dim=1)
+        values = advantage(rewards)
+        return torch.cat([torch.zeros_like(values[:, :-1]), values[:, -1:]], dim=1)
 
     return only
 
@@ -223,12 +225,12 @@ def variants(reading: Reading) -> list[tuple[int, Reading]]:
         ("its sign is reversed", negative),
     ):
         credits[text] = change(row.advantage)
-    found = []
-    for kept, keep in KEPT.items():
+    readings = []
+    for masked, keep in KEPT.items():
         for divided, share in {"": row.aggregate, **AGGREGATES}.items():
             for credited, advantage in credits.items():
-                changes = [text for text in (credited, divided, kept) if text]
+                changes = [text for text in (credited, divided, masked) if text]
                 scope = Scope.STEP if credited == OVER_STEP else row.scope
-                made = replace(row, advantage=advantage, aggregate=share, scope=scope)
-                found.append((len(changes), replace(reading, text="; ".join(changes), row=made, kept=keep)))
-    return found
+                variant = replace(row, advantage=advantage, aggregate=share, scope=scope)
+                readings.append((len(changes), replace(reading, text="; ".join(changes), row=variant, kept=keep)))
+    return readings

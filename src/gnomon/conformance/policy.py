@@ -35,7 +35,7 @@ def save_policy(folder: str, seed: int) -> None:
             noise = torch.randn(value.shape, generator=draw, dtype=torch.float64)
             value.copy_(0.6 * noise if value.dim() > 1 else 1 + 0.1 * noise)
     model.save_pretrained(folder)
-    words = Tokenizer(WordLevel({letter: place for place, letter in enumerate(ALPHABET)}, unk_token=ALPHABET[END]))
+    words = Tokenizer(WordLevel({letter: index for index, letter in enumerate(ALPHABET)}, unk_token=ALPHABET[END]))
     words.pre_tokenizer = Split(Regex("."), "isolated")
     PreTrainedTokenizerFast(tokenizer_object=words, eos_token=".", pad_token=".").save_pretrained(folder)
 
@@ -71,24 +71,24 @@ class Policy:
         logp = logits.log_softmax(-1).gather(-1, torch.tensor(completion)[:, None])[:, 0]
         return logp.detach(), torch.stack([self.pulled(logp, one) for one in torch.eye(len(logp), dtype=torch.float64)])
 
-    def table(self, prompt: Sequence[int], place: World) -> Tensor:
+    def table(self, prompt: Sequence[int], space: World) -> Tensor:
         """[prefixes, tokens] the logits after each prefix of a world, in the graph of the parameters."""
-        found: dict[int, Tensor] = {}
+        logits: dict[int, Tensor] = {}
         start = 0
-        for text in place.answers:
+        for text in space.answers:
             after = self.logits((*prompt, *map(ALPHABET.index, text)))[len(prompt) - 1 :]
             for t in range(len(text)):
-                found[int(place.prefix[start + t])] = after[t]
+                logits[int(space.prefix[start + t])] = after[t]
             start += len(text)
-        return torch.stack([found[prefix] for prefix in range(place.prefixes)])
+        return torch.stack([logits[prefix] for prefix in range(space.prefixes)])
 
     def pulled(self, outputs: Tensor, weights: Tensor) -> Tensor:
         """[parameters] Σ weights · ∇outputs."""
         values = list(self.model.parameters())
-        found = torch.autograd.grad(outputs, values, weights, retain_graph=True, allow_unused=True)
+        gradients = torch.autograd.grad(outputs, values, weights, retain_graph=True, allow_unused=True)
         return torch.cat([
             torch.zeros(value.numel(), dtype=torch.float64) if part is None else part.flatten()
-            for value, part in zip(values, found, strict=True)
+            for value, part in zip(values, gradients, strict=True)
         ])  # fmt: skip
 
 
@@ -98,11 +98,11 @@ def policies() -> tuple[Policy, Policy]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    place = tempfile.TemporaryDirectory(prefix="gnomon-conform-")
+    directory = tempfile.TemporaryDirectory(prefix="gnomon-conform-")
     both = []
     for seed in (0, 1):
-        folder = f"{place.name}/{seed}"
+        folder = f"{directory.name}/{seed}"
         save_policy(folder, seed)
         both.append(Policy(folder))
-    weakref.finalize(both[0], place.cleanup)
+    weakref.finalize(both[0], directory.cleanup)
     return both[0], both[1]

@@ -96,8 +96,8 @@ def received(process: subprocess.Popen[str]) -> dict[str, Any]:
             "E546", "the process of the trainer ended", why=f"its exit code is {process.wait()}; its error is above",
             fix="start the file by itself, in the interpreter of the trainer, and repair what it raises",
         )  # fmt: skip
-    found: dict[str, Any] = json.loads(line)
-    return found
+    reply: dict[str, Any] = json.loads(line)
+    return reply
 
 
 def gradient(process: subprocess.Popen[str], body: dict[str, Any]) -> dict[str, Tensor]:
@@ -108,19 +108,19 @@ def gradient(process: subprocess.Popen[str], body: dict[str, Any]) -> dict[str, 
     except BrokenPipeError:  # It has ended; `received` says so.
         with suppress(BrokenPipeError):
             process.stdin.close()
-    found = received(process)
-    if "refused" in found:
-        raise NotImplementedError(found["refused"])
-    if "error" in found:
-        raise failed("the trainer raised an error", found["error"], REFUSE)
-    if "wrong" in found:
+    reply = received(process)
+    if "refused" in reply:
+        raise NotImplementedError(reply["refused"])
+    if "error" in reply:
+        raise failed("the trainer raised an error", reply["error"], REFUSE)
+    if "wrong" in reply:
         raise ConfigError(
-            "E096", "what the trainer returns is not a gradient", why=found["wrong"],
+            "E096", "what the trainer returns is not a gradient", why=reply["wrong"],
             fix="return {name: value.grad for name, value in model.named_parameters()}, zeros where there is none",
         )  # fmt: skip
     return {
         name: torch.tensor(values, dtype=torch.float64).reshape(shape)
-        for name, (shape, values) in found["values"].items()
+        for name, (shape, values) in reply["values"].items()
     }
 
 

@@ -55,12 +55,12 @@ class Sent(SimpleNamespace):
         """[rows, longest] log-probability of every token of the completions, zeros behind."""
         import torch
 
-        found = []
+        rows = []
         for row in self.rows:
             ids = torch.tensor([[*row.prompt, *row.completion]])
             scores = model(input_ids=ids).logits[0, len(row.prompt) - 1 : -1].log_softmax(-1)
-            found.append(scores.gather(-1, ids[0, len(row.prompt) :, None])[:, 0])
-        return torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
+            rows.append(scores.gather(-1, ids[0, len(row.prompt) :, None])[:, 0])
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     def old_logp(self, now: Any) -> Any:
         """[rows, longest] those with which they were sampled. Args: now: those of the policy, if it has not moved."""
@@ -81,15 +81,15 @@ class Sent(SimpleNamespace):
 def answer(gradient: Callable[[Any], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
     try:
         rows = [SimpleNamespace(**row) for row in body["rows"]]
-        found = gradient(Sent(**{**body, "rows": rows}))
+        gradients = gradient(Sent(**{**body, "rows": rows}))
     except NotImplementedError as why:
         return {"refused": str(why) or "the trainer does not offer it"}
     except Exception:
         return {"error": traceback.format_exc()}
-    if not isinstance(found, dict):
-        return {"wrong": f"gradient(batch) returned {type(found).__name__}"}
+    if not isinstance(gradients, dict):
+        return {"wrong": f"gradient(batch) returned {type(gradients).__name__}"}
     values = {}
-    for name, value in found.items():
+    for name, value in gradients.items():
         try:
             plain = as_tensor(value)
         except (TypeError, ValueError, RuntimeError):

@@ -75,10 +75,10 @@ class Service:
     def sampled(self) -> Values:
         """[tokens] the log-probabilities of the targets under the sampler's base model."""
         sampling = self._asked(self._client.create_sampling_client(base_model=self.model), "sample")
-        found = [
+        replies = [
             self._asked(sampling.compute_logprobs(self._types.ModelInput.from_ints(list(row))), "score") for row in ROWS
         ]
-        return np.concatenate([np.array(each[1:], dtype=np.float64) for each in found])
+        return np.concatenate([np.array(each[1:], dtype=np.float64) for each in replies])
 
     def moved(self, *passes: Pass, share: float = 1.0) -> Values:
         """[tokens] how one step, after these passes, moves the log-probabilities. Args: share: of the usual rate."""
@@ -104,11 +104,11 @@ class Service:
         own = {name: np.split(values, np.cumsum(LENGTHS)[:-1]) for name, values in inputs.items()}
         return [
             self._types.Datum(
-                model_input=self._types.ModelInput.from_ints(list(ROWS[place][:-1])),
-                loss_fn_inputs={"target_tokens": np.array(ROWS[place][1:])}
-                | {name: values[place].astype(np.float32) for name, values in own.items()},
+                model_input=self._types.ModelInput.from_ints(list(ROWS[row][:-1])),
+                loss_fn_inputs={"target_tokens": np.array(ROWS[row][1:])}
+                | {name: values[row].astype(np.float32) for name, values in own.items()},
             )
-            for place in rows
+            for row in rows
         ]
 
     def _scored(self, training: Any) -> Values:
@@ -151,16 +151,16 @@ def scored(service: Service) -> Cell:
     return cell("cross_entropy", "log-probabilities", grade, f"sampler and trainer {error:.2g} nats apart", error=error)
 
 
-def judged(loss: str, check: str, found: Values, right: Values, wrong: Mapping[str, Values]) -> Cell:
-    """The grade of a step. Args: found, right: [tokens] moves; wrong: those of faults, by name."""
+def judged(loss: str, check: str, moves: Values, right: Values, wrong: Mapping[str, Values]) -> Cell:
+    """The grade of a step. Args: moves, right: [tokens]; wrong: the moves of faults, by name."""
     size = float(np.linalg.norm(right))
-    error, along = float(np.linalg.norm(found - right)) / size, float(found @ right)
+    error, along = float(np.linalg.norm(moves - right)) / size, float(moves @ right)
     if error <= SAME:
         return cell(loss, check, Grade.PASS, error=error)
-    apart = {text: float(np.linalg.norm(found - each)) / size for text, each in wrong.items()}
+    apart = {text: float(np.linalg.norm(moves - each)) / size for text, each in wrong.items()}
     text = min(apart, key=lambda each: apart[each], default="")
     text = text if text and apart[text] <= SAME * max(1.0, float(np.linalg.norm(wrong[text])) / size) else ""
-    norm = float(np.linalg.norm(found))
+    norm = float(np.linalg.norm(moves))
     cosine = along / (norm * size) if norm else 0.0
     return cell(loss, check, Grade.FAIL, text, error=error, cosine=cosine, scale=along / size**2)
 
@@ -200,7 +200,7 @@ def crossed(service: Service, columns: Values) -> Iterator[Cell]:
     some = np.resize([1.0, 0.5, -0.25, 0.0, 2.0], len(ones))
     absent = {"weights are not used": ones, "negative weights count as none": some.clip(0)}
     yield compared(name, service, columns, some, absent)("weights", service.cross(some))
-    alone = [service.cross(ones, [place]) for place in range(len(ROWS))]
+    alone = [service.cross(ones, [index]) for index in range(len(ROWS))]
     firsts = np.cumsum(LENGTHS)
     of_last = np.arange(len(ones)) >= firsts[-2]
     lost = {"only the last pass counts": ones * of_last, "passes are averaged": ones / len(ROWS)}

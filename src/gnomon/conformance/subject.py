@@ -75,24 +75,24 @@ class Subject:
         """[parameters] the gradient that the trainer ascends."""
         options = {name: option.default for name, option in OPTIONS[self.row.name].options.items()}
         try:
-            found = self.trainer.gradient(
+            gradients = self.trainer.gradient(
                 replace(batch, options=options).body(self.name, self.policy.folder, self.reference.folder)
             )
         except NotImplementedError as why:
             raise Refused(str(why)) from None
-        if lost := set(self.policy.shapes) - set(found):
+        if lost := set(self.policy.shapes) - set(gradients):
             raise ConfigError(
                 "E096", "the trainer returns no gradient of some parameters", why=", ".join(sorted(lost)),
                 fix="return the gradient of each of model.named_parameters(), zeros where there is none",
             )  # fmt: skip
         shapes = self.policy.shapes
-        if other := [name for name, shape in shapes.items() if found[name].shape != shape]:
+        if other := [name for name, shape in shapes.items() if gradients[name].shape != shape]:
             raise ConfigError(
                 "E096", "the trainer returns a gradient of another shape", where=other[0],
-                why=f"it is {list(found[other[0]].shape)}, the parameter {list(shapes[other[0]])}",
+                why=f"it is {list(gradients[other[0]].shape)}, the parameter {list(shapes[other[0]])}",
                 fix="return each gradient in the shape of its parameter",
             )  # fmt: skip
-        return -torch.cat([found[name].detach().double().cpu().flatten() for name in shapes])
+        return -torch.cat([gradients[name].detach().double().cpu().flatten() for name in shapes])
 
     def expect(self, reading: Reading, batch: Batch) -> Tensor:
         try:
@@ -101,20 +101,24 @@ class Subject:
             raise Refused(str(why)) from None
 
     def cell(
-        self, check: str, found: Tensor, right: Sequence[tuple[str, Tensor]], wrong: Sequence[tuple[str, Tensor]] = ()
+        self,
+        check: str,
+        gradient: Tensor,
+        right: Sequence[tuple[str, Tensor]],
+        wrong: Sequence[tuple[str, Tensor]] = (),
     ) -> Cell:
         """The grade of a gradient. Args: right, what passes, the declared one first; wrong, what has a name."""
-        scored = [(apart(found, each, self.size), text, each) for text, each in right]
+        scored = [(apart(gradient, each, self.size), text, each) for text, each in right]
         error, text, _ = min(scored, key=lambda entry: entry[0])
-        known = partial(Cell, objective=self.name, check=check, equation=self.row.equation)
+        cell = partial(Cell, objective=self.name, check=check, equation=self.row.equation)
         if error <= SAME:
-            return known(grade=Grade.PASS, text=text, error=error)
+            return cell(grade=Grade.PASS, text=text, error=error)
         size = float(right[0][1].norm())
-        cosine = float(found @ right[0][1]) / (float(found.norm()) * size) if size and found.norm() else None
-        scale = float(found @ right[0][1]) / size**2 if size else None
-        named = [text for text, each in wrong if apart(found, each, self.size) <= SAME]
-        text = named[0] if named else "" if torch.isfinite(found).all() else "the gradient is not finite"
-        return known(grade=Grade.FAIL, text=text, error=scored[0][0], cosine=cosine, scale=scale)
+        cosine = float(gradient @ right[0][1]) / (float(gradient.norm()) * size) if size and gradient.norm() else None
+        scale = float(gradient @ right[0][1]) / size**2 if size else None
+        faults = [text for text, each in wrong if apart(gradient, each, self.size) <= SAME]
+        text = faults[0] if faults else "" if torch.isfinite(gradient).all() else "the gradient is not finite"
+        return cell(grade=Grade.FAIL, text=text, error=scored[0][0], cosine=cosine, scale=scale)
 
     @property
     def size(self) -> float:
@@ -122,21 +126,21 @@ class Subject:
         return 0.0 if self.step is None else float(self.step.abs().max())
 
 
-def apart(found: Tensor, wanted: Tensor, size: float) -> float:
-    largest = float(wanted.abs().max())
-    error = float((found - wanted).abs().max()) / (largest if largest > 1e-3 * size else size or 1.0)
+def apart(gradient: Tensor, expected: Tensor, size: float) -> float:
+    largest = float(expected.abs().max())
+    error = float((gradient - expected).abs().max()) / (largest if largest > 1e-3 * size else size or 1.0)
     return error if error == error else torch.inf
 
 
 def compared(check: str, batch: Batch, right: Sequence[Reading], wrong: Sequence[Reading], subject: Subject) -> Cell:
     """The gradient of a batch against readings that pass and faults that have names."""
-    found = subject.ask(batch)
+    gradient = subject.ask(batch)
     if subject.reading is None and check not in HELD_TO_ZERO:
         return Cell(objective=subject.name, check=check, grade=Grade.UNKNOWN, text="the plain step already differs")
     passes, faults = (
         [(reading.text, subject.expect(reading, batch)) for reading in readings] for readings in (right, wrong)
     )
-    return subject.cell(check, found, passes, faults)
+    return subject.cell(check, gradient, passes, faults)
 
 
 def plain(subject: Subject) -> Reading:

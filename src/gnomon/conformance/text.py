@@ -65,9 +65,9 @@ def markdown(cells: Sequence[Cell]) -> str:
 
 def badge(cells: Sequence[Cell]) -> str:
     """A picture (SVG) of how many of the checks that could be asked have passed."""
-    asked = [cell for cell in cells if cell.grade is not Grade.REFUSED]
-    passed, wrong = (sum(cell.grade is grade for cell in asked) for grade in (Grade.PASS, Grade.FAIL))
-    message, color = f"{passed} of {len(asked)} checks", "#e05d44" if wrong else "#4c1" if passed else "#9f9f9f"
+    checks = [cell for cell in cells if cell.grade is not Grade.REFUSED]
+    passes, failures = (sum(cell.grade is grade for cell in checks) for grade in (Grade.PASS, Grade.FAIL))
+    message, color = f"{passes} of {len(checks)} checks", "#e05d44" if failures else "#4c1" if passes else "#9f9f9f"
     left, right = (10 + 7 * len(text) for text in (LABEL, message))
     return BADGE.format(
         label=LABEL, message=message, color=color, left=left, right=right, width=left + right, at_label=left / 2,

@@ -99,13 +99,13 @@ def gradient(batch: Any) -> dict[str, Any]:
         raise NotImplementedError("TRL refuses num_generations=1")
     if tools and batch.objective == "rloo":
         raise NotImplementedError("RLOOTrainer has no mask for the tokens of tools")
-    kept = parts()["kept"]()
+    callback = parts()["kept"]()
     groups = {row.group for row in batch.rows}
     with tempfile.TemporaryDirectory() as folder:
         trainer = parts()["rloo" if batch.objective == "rloo" else "grpo"](
             model=AutoModelForCausalLM.from_pretrained(batch.model, dtype=torch.float64),
             reward_funcs=lambda **_: [row.reward for row in batch.rows], args=config(batch, folder),
-            train_dataset=Dataset.from_list([{"prompt": "ab"} for _ in groups]), callbacks=[kept],
+            train_dataset=Dataset.from_list([{"prompt": "ab"} for _ in groups]), callbacks=[callback],
             processing_class=AutoTokenizer.from_pretrained(batch.model),
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
@@ -119,4 +119,4 @@ def gradient(batch: Any) -> dict[str, Any]:
                 "completion_ids": [row.completion for row in batch.rows], "env_mask": [row.mask for row in batch.rows],
             }  # fmt: skip
         trainer.train()
-    return dict(kept.gradient)
+    return dict(callback.gradient)

@@ -34,15 +34,15 @@ def config(batch: Any, masks: Any) -> Any:
     low = 10.0 if "clip_ratio_low" in batch.objective else batch.options.get("clip_low", 0.2)
     clip = {"clip_ratio_low": low, "clip_ratio_high": batch.options.get("clip_high", 0.2)}
     taus = {"tau_pos": batch.options["gain"], "tau_neg": batch.options["loss"]} if loss == "sapo" else {}
-    found = ActorConfig(
+    actor = ActorConfig(
         strategy="fsdp", rollout_n=batch.group_size, ppo_micro_batch_size_per_gpu=batch.micro_batch,
         loss_agg_mode=divided, policy_loss=PolicyLossConfig(loss_mode=loss), use_kl_loss=bool(batch.kl),
         kl_loss_coef=batch.kl, loss_scale_factor=batch.max_tokens, **clip, **taus,
     )  # fmt: skip
-    found.global_batch_info.update(
-        dp_size=1, batch_num_tokens=masks.sum(), global_batch_size=len(masks), loss_scale_factor=found.loss_scale_factor
+    actor.global_batch_info.update(
+        dp_size=1, batch_num_tokens=masks.sum(), global_batch_size=len(masks), loss_scale_factor=actor.loss_scale_factor
     )
-    return found
+    return actor
 
 
 def advantages(batch: Any, masks: Any) -> Any:
@@ -57,8 +57,10 @@ def advantages(batch: Any, masks: Any) -> Any:
         rewards[at, len(row.completion) - 1] = row.reward
     options = {"norm_adv_by_std_in_grpo": not batch.objective.startswith("dr_grpo")} if estimator == "grpo" else {}
     index = np.array([str(row.group) for row in batch.rows], dtype=object)
-    found, _ = get_adv_estimator_fn(estimator)(token_level_rewards=rewards, response_mask=masks, index=index, **options)
-    return found
+    values, _ = get_adv_estimator_fn(estimator)(
+        token_level_rewards=rewards, response_mask=masks, index=index, **options
+    )
+    return values
 
 
 def gradient(batch: Any) -> dict[str, Any]:

@@ -140,9 +140,9 @@ def counted(rewards: Tensor, *, weight: Callable[[int], CountWeight]) -> Tensor:
     """
     if not ((_groups(rewards) == 0) | (rewards == 1)).all():
         raise ValueError("this objective counts successes: every reward must be 0 or 1")
-    chosen = weight(rewards.shape[1])
+    count_weight = weight(rewards.shape[1])
     count = rewards.sum(dim=1, keepdim=True).long()
-    success, failure = rewards.new_tensor(chosen.success), rewards.new_tensor(chosen.failure)
+    success, failure = rewards.new_tensor(count_weight.success), rewards.new_tensor(count_weight.failure)
     return torch.where(rewards == 1, success[count], failure[count])
 
 
@@ -155,8 +155,8 @@ def best_of(rewards: Tensor, *, k: int) -> Tensor:
     Source: Walder & Karkhanis 2025 (PKPO), arXiv 2505.15201, the estimator s.
     """
     size = _enough(rewards, k)
-    ways = [math.comb(place, k - 1) for place in range(size)]
-    above = [math.comb(place - 1, k - 2) if place and k > 1 else 0 for place in range(size)]
+    ways = [math.comb(rank, k - 1) for rank in range(size)]
+    above = [math.comb(rank - 1, k - 2) if rank and k > 1 else 0 for rank in range(size)]
     return k * _over_subsets(rewards, ways, above, math.comb(size - 1, k - 1), own=True)
 
 
@@ -205,8 +205,8 @@ def max_less_others(rewards: Tensor) -> Tensor:
 def _best_of_others(rewards: Tensor, k: int) -> Tensor:
     """The mean best reward of the subsets of k rollouts without this one."""
     size = rewards.shape[1]
-    below = [math.comb(place, k - 1) for place in range(size)]
-    above = [math.comb(place - 1, k - 1) if place else 0 for place in range(size)]
+    below = [math.comb(rank, k - 1) for rank in range(size)]
+    above = [math.comb(rank - 1, k - 1) if rank else 0 for rank in range(size)]
     return _over_subsets(rewards, below, above, math.comb(size - 1, k), own=False)
 
 

@@ -145,7 +145,7 @@ def _standardised(
         gain = failures / group / deviation(m + 1, failures) if failures else 0.0
         return gain + (m / group / deviation(m, failures + 1) if m else 0.0)
 
-    p = math.fsum(seen.reward * chance for seen, chance in law)
+    p = math.fsum(rollout.reward * chance for rollout, chance in law)
     last = group - 1
     w = math.fsum(math.comb(last, m) * p**m * (1 - p) ** (last - m) * beta(m) for m in range(group))
     return lambda own: [w * (own.reward - p) * share(own.length, max_tokens)] * own.length
@@ -175,7 +175,7 @@ def _of_counts(
     failure: Callable[[int, int], float],
     share: Callable[[int, int], float],
 ) -> Shape:
-    p = math.fsum(seen.reward * chance for seen, chance in law)
+    p = math.fsum(rollout.reward * chance for rollout, chance in law)
     others = [math.comb(group - 1, m) * p**m * (1 - p) ** (group - 1 - m) for m in range(group)]
     gain = math.fsum(chance * success(m + 1, group) for m, chance in enumerate(others))
     loss = math.fsum(chance * failure(m, group) for m, chance in enumerate(others))
@@ -276,8 +276,8 @@ def kept_by_length(keep: int, epsilon: float, text: str) -> ClosedForm:
 def _kept_by_length(law: Chances, group: int, max_tokens: int, *, keep: int, epsilon: float) -> Shape:
     def count(own: Seen) -> Tally:
         """Successes of each length, then failures of each."""
-        place = own.length - 1 + (0 if own.reward else max_tokens)
-        return tuple(int(at == place) for at in range(2 * max_tokens))
+        index = own.length - 1 + (0 if own.reward else max_tokens)
+        return tuple(int(at == index) for at in range(2 * max_tokens))
 
     def weight(own: Seen, total: Tally) -> float:
         right = wrong = last = 0
@@ -285,7 +285,7 @@ def _kept_by_length(law: Chances, group: int, max_tokens: int, *, keep: int, eps
             right, wrong, last = right + total[last], wrong + total[last + max_tokens], last + 1
         if own.length > last or not right or not wrong:
             return 0.0
-        tokens = sum((place % max_tokens + 1) * times for place, times in enumerate(total))
+        tokens = sum((index % max_tokens + 1) * times for index, times in enumerate(total))
         deviation = population(right, wrong, epsilon=epsilon)
         return (wrong if own.reward else -right) / ((right + wrong) * deviation * tokens)
 
@@ -301,8 +301,8 @@ def _outcome(own: Seen) -> Tally:
 def sums(law: Chances, count: Callable[[Seen], tuple[Number, ...]], times: int) -> dict[tuple[Number, ...], float]:
     """The law of the sum of so many."""
     one: dict[tuple[Number, ...], float] = {}
-    for seen, chance in law:
-        one[count(seen)] = one.get(count(seen), 0.0) + chance
+    for rollout, chance in law:
+        one[count(rollout)] = one.get(count(rollout), 0.0) + chance
     total = {tuple(0 * number for number in next(iter(one))): 1.0}
     for _ in range(times):
         grown: dict[tuple[Number, ...], float] = {}
@@ -385,8 +385,8 @@ def pairs_by_likelihood(low: float, high: float, epsilon: float, text: str) -> C
 def _pairs_by_likelihood(
     law: Chances, group: int, max_tokens: int, *, low: float, high: float, epsilon: float
 ) -> Shape | None:
-    def likely(seen: Seen) -> float:
-        return math.exp(math.fsum(seen.logp) / seen.length)
+    def likely(rollout: Seen) -> float:
+        return math.exp(math.fsum(rollout.logp) / rollout.length)
 
     def h(own: Seen) -> Sequence[float]:
         total = 0.0
@@ -431,8 +431,8 @@ def _pairs_by_covariance(
                 mine, theirs = band(own, other)
                 tokens = own.length + other.length
                 lost = min(1.0, max(1, int(share * tokens)) / max(sum(mine) + sum(theirs), 1))
-                kept = [1 - lost * inside for inside in mine]
-                total = [so_far + chance * part / tokens for so_far, part in zip(total, kept, strict=True)]
+                remaining = [1 - lost * inside for inside in mine]
+                total = [so_far + chance * part / tokens for so_far, part in zip(total, remaining, strict=True)]
         return [(2 if own.reward else -2) * size * part for part in total]
 
     return h if group == 2 else None
@@ -440,14 +440,14 @@ def _pairs_by_covariance(
 
 def _rewards(law: Chances) -> dict[float, float]:
     """Every reward with its chance."""
-    return _chances(law, lambda seen: seen.reward)
+    return _chances(law, lambda rollout: rollout.reward)
 
 
 def _chances(law: Chances, of: Callable[[Seen], T]) -> dict[T, float]:
     """Every value with its chance."""
     chances: dict[T, float] = {}
-    for seen, chance in law:
-        chances[of(seen)] = chances.get(of(seen), 0.0) + chance
+    for rollout, chance in law:
+        chances[of(rollout)] = chances.get(of(rollout), 0.0) + chance
     return chances
 
 
@@ -515,8 +515,8 @@ def budgets_with_oneself(text: str) -> ClosedForm:
 def _budgets_with_oneself(law: Chances, group: int, max_tokens: int) -> Shape:
     def h(own: Seen) -> Sequence[float]:
         budgets = len(own.early)
-        kept = [1 - (budgets - j) / (budgets * group) for j in range(own.length)]
-        return [kept[j] * math.fsum(own.early[j:]) / (budgets * max_tokens) for j in range(own.length)]
+        shrinkage = [1 - (budgets - j) / (budgets * group) for j in range(own.length)]
+        return [shrinkage[j] * math.fsum(own.early[j:]) / (budgets * max_tokens) for j in range(own.length)]
 
     return h
 
@@ -535,7 +535,8 @@ def entropy_of_others(fade: Callable[[float], float], text: str) -> ClosedForm:
 
 def _entropy_of_others(law: Chances, group: int, max_tokens: int, *, fade: Callable[[float], float]) -> Shape | None:
     twice, thrice = (
-        math.fsum(chance**power for chance in _chances(law, lambda seen: seen.answer).values()) for power in (2, 3)
+        math.fsum(chance**power for chance in _chances(law, lambda rollout: rollout.answer).values())
+        for power in (2, 3)
     )
     chances = {
         2: (1.0, 0.0, 0.0),
@@ -559,10 +560,10 @@ def entropy_of_all(fade: Callable[[float], float], text: str) -> ClosedForm:
 
 
 def _entropy_of_all(law: Chances, group: int, max_tokens: int, *, fade: Callable[[float], float]) -> Shape | None:
-    answers = _chances(law, lambda seen: seen.answer)
-    mean = math.fsum(seen.reward * chance for seen, chance in law)
+    answers = _chances(law, lambda rollout: rollout.answer)
+    mean = math.fsum(rollout.reward * chance for rollout, chance in law)
     squares = math.fsum(chance**2 for chance in answers.values())
-    earned = math.fsum(answers[seen.answer] * chance * seen.reward for seen, chance in law)
+    earned = math.fsum(answers[rollout.answer] * chance * rollout.reward for rollout, chance in law)
 
     def of_two(own: Seen) -> Sequence[float]:
         return [fade(1.0) * (own.reward - mean) / 2 / max_tokens] * own.length
@@ -616,5 +617,5 @@ def centred(text: str, share: Callable[[int, int], float] = over_limit) -> Close
 
 
 def _centred(law: Chances, group: int, max_tokens: int, *, share: Callable[[int, int], float]) -> Shape:
-    mean = math.fsum(seen.reward * chance for seen, chance in law)
+    mean = math.fsum(rollout.reward * chance for rollout, chance in law)
     return lambda own: [(1 - 1 / group) * (own.reward - mean) * share(own.length, max_tokens)] * own.length

@@ -24,26 +24,26 @@ def position_baseline(text: str) -> ClosedForm:
 
 
 def _position_baseline(law: Chances, group: int, max_tokens: int) -> Shape:
-    def so_far(seen: Seen, place: int) -> float:
-        return math.fsum(1 - 2 * math.exp(seen.logp[at]) + seen.collision[at] for at in range(place + 1))
+    def so_far(rollout: Seen, position: int) -> float:
+        return math.fsum(1 - 2 * math.exp(rollout.logp[at]) + rollout.collision[at] for at in range(position + 1))
 
-    def count(seen: Seen, *, place: int) -> tuple[float, ...]:
+    def count(rollout: Seen, *, position: int) -> tuple[float, ...]:
         """Whether it has a token there, its reward times its squared score, and that score."""
-        if seen.length <= place:
+        if rollout.length <= position:
             return 0, 0.0, 0.0
-        return 1, seen.reward * so_far(seen, place), so_far(seen, place)
+        return 1, rollout.reward * so_far(rollout, position), so_far(rollout, position)
 
-    others = [sums(law, partial(count, place=place), group - 1) for place in range(max_tokens)]
+    others = [sums(law, partial(count, position=position), group - 1) for position in range(max_tokens)]
 
     def h(own: Seen) -> Sequence[float]:
         return [
             own.reward
             - math.fsum(
-                chance * (own.reward * so_far(own, place) + earned) / (so_far(own, place) + total)
-                for (met, earned, total), chance in others[place].items()
+                chance * (own.reward * so_far(own, position) + earned) / (so_far(own, position) + total)
+                for (met, earned, total), chance in others[position].items()
                 if met
             )
-            for place in range(own.length)
+            for position in range(own.length)
         ]
 
     return h
@@ -62,23 +62,23 @@ def states(gamma: float, weights: Sequence[float], text: str, *, weight: float, 
 def _states(
     law: Chances, group: int, max_tokens: int, *, gamma: float, weights: Sequence[float], weight: float, rollouts: float
 ) -> Shape:
-    def to_come(seen: Seen, turn: int) -> float:
-        return math.fsum(gamma ** (k - turn) * seen.early[k] for k in range(turn, seen.length))
+    def to_come(rollout: Seen, turn: int) -> float:
+        return math.fsum(gamma ** (k - turn) * rollout.early[k] for k in range(turn, rollout.length))
 
-    def visits(seen: Seen, *, past: tuple[int, ...]) -> tuple[float, ...]:
+    def visits(rollout: Seen, *, past: tuple[int, ...]) -> tuple[float, ...]:
         """For h = 0, 1, …: turns whose last h + 1 observations are the last of this past, and what they earn."""
         sums: list[float] = []
         for depth in range(len(past)):
             turns = [
                 turn
-                for turn in range(depth, seen.length)
-                if seen.observations[turn - depth : turn + 1] == past[len(past) - 1 - depth :]
+                for turn in range(depth, rollout.length)
+                if rollout.observations[turn - depth : turn + 1] == past[len(past) - 1 - depth :]
             ]
-            sums += [len(turns), math.fsum(to_come(seen, turn) for turn in turns)]
+            sums += [len(turns), math.fsum(to_come(rollout, turn) for turn in turns)]
         return tuple(sums)
 
-    whole = {id(seen): math.fsum(seen.early[: seen.length]) for seen, _ in law}
-    mean = math.fsum(whole[id(seen)] * chance for seen, chance in law)
+    whole = {id(rollout): math.fsum(rollout.early[: rollout.length]) for rollout, _ in law}
+    mean = math.fsum(whole[id(rollout)] * chance for rollout, chance in law)
     met: dict[tuple[int, ...], dict[tuple[float, ...], float]] = {}
 
     def apart(own: Seen, turn: int) -> float:
@@ -88,10 +88,10 @@ def _states(
         mine, value, total = visits(own, past=past), to_come(own, turn), 0.0
         for others, chance in met[past].items():
             both = [a + b for a, b in zip(mine, others, strict=True)]
-            known = [(w, both[2 * h], both[2 * h + 1]) for h, w in enumerate(weights[: len(past)]) if both[2 * h] > 1]
-            if known:
-                share = math.fsum(w for w, _, _ in known)
-                total += chance * math.fsum(w * (value - earned / count) for w, count, earned in known) / share
+            levels = [(w, both[2 * h], both[2 * h + 1]) for h, w in enumerate(weights[: len(past)]) if both[2 * h] > 1]
+            if levels:
+                share = math.fsum(w for w, _, _ in levels)
+                total += chance * math.fsum(w * (value - earned / count) for w, count, earned in levels) / share
         return total
 
     def h(own: Seen) -> Sequence[float]:
@@ -115,30 +115,36 @@ def turns(compared: str, gamma: float, text: str) -> ClosedForm:
 
 
 def _turns(law: Chances, group: int, max_tokens: int, *, compared: str, gamma: float) -> Shape:
-    def returns(seen: Seen) -> list[float]:
-        return [math.fsum(gamma ** (k - t) * seen.early[k] for k in range(t, seen.length)) for t in range(seen.length)]
+    def returns(rollout: Seen) -> list[float]:
+        return [
+            math.fsum(gamma ** (k - t) * rollout.early[k] for k in range(t, rollout.length))
+            for t in range(rollout.length)
+        ]
 
-    def total(seen: Seen) -> tuple[float, ...]:
-        return seen.length, math.fsum(returns(seen))
+    def total(rollout: Seen) -> tuple[float, ...]:
+        return rollout.length, math.fsum(returns(rollout))
 
-    reach = [math.fsum(chance for seen, chance in law if seen.length > k) for k in range(max_tokens)]
-    mean = [math.fsum(c * seen.early[k] for seen, c in law if seen.length > k) / reach[k] for k in range(max_tokens)]
-    kept = [1 - (1 - (1 - q) ** group) / (group * q) for q in reach]
+    reach = [math.fsum(chance for rollout, chance in law if rollout.length > k) for k in range(max_tokens)]
+    mean = [
+        math.fsum(c * rollout.early[k] for rollout, c in law if rollout.length > k) / reach[k]
+        for k in range(max_tokens)
+    ]
+    shrinkage = [1 - (1 - (1 - q) ** group) / (group * q) for q in reach]
     others = sums(law, total, group - 1) if compared == "turns" else {}
 
     def h(own: Seen) -> Sequence[float]:
-        value, place = returns(own), range(own.length)
+        value, turns = returns(own), range(own.length)
         if group == 1:
             return [0.0] * own.length
         if compared == "rewards":
-            apart = [kept[k] * (own.early[k] - mean[k]) for k in place]
-            value = [math.fsum(gamma ** (k - t) * apart[k] for k in range(t, own.length)) for t in place]
+            apart = [shrinkage[k] * (own.early[k] - mean[k]) for k in turns]
+            value = [math.fsum(gamma ** (k - t) * apart[k] for k in range(t, own.length)) for t in turns]
         elif compared == "turns":
-            taken = math.fsum(c * (math.fsum(value) + s) / (own.length + n) for (n, s), c in others.items())
-            value = [each - taken for each in value]
+            baseline = math.fsum(c * (math.fsum(value) + s) / (own.length + n) for (n, s), c in others.items())
+            value = [each - baseline for each in value]
         else:
-            share = [1 - 1 / group] * own.length if compared == "rollouts" else kept
-            value = [share[k] * value[k] for k in place]
+            share = [1 - 1 / group] * own.length if compared == "rollouts" else shrinkage
+            value = [share[k] * value[k] for k in turns]
         return [each / max_tokens for each in value]
 
     return h
@@ -181,10 +187,10 @@ def _with_tokens_of_best(
     plain = of(law, group, max_tokens)
 
     def liked(own: Seen) -> float:
-        def count(seen: Seen) -> tuple[int, ...]:
-            return (1, seen.length) if seen.reward == own.reward else (0, 0)
+        def count(rollout: Seen) -> tuple[int, ...]:
+            return (1, rollout.length) if rollout.reward == own.reward else (0, 0)
 
-        others = sums([(seen, chance) for seen, chance in law if seen.reward <= own.reward], count, group - 1)
+        others = sums([(rollout, chance) for rollout, chance in law if rollout.reward <= own.reward], count, group - 1)
         return group * math.fsum(
             chance / (own.length + tokens) for (level, tokens), chance in others.items() if level < group - 1
         )

@@ -241,13 +241,13 @@ def luffy_paper(*, gamma: float, clip_low: float, clip_high: float, epsilon: flo
 
 def _length_centred(own: Seen, others: Sequence[Seen], max_tokens: int) -> list[float]:
     group = [own, *others]
-    mean = math.fsum(seen.length * seen.reward for seen in group) / sum(seen.length for seen in group)
+    mean = math.fsum(rollout.length * rollout.reward for rollout in group) / sum(rollout.length for rollout in group)
     return [(own.reward - mean) / len(group)] * own.length
 
 
 def _others_length_centred(own: Seen, others: Sequence[Seen], max_tokens: int) -> list[float]:
-    tokens = sum(seen.length for seen in others)
-    mean = math.fsum(seen.length * seen.reward for seen in others) / max(tokens, 1)
+    tokens = sum(rollout.length for rollout in others)
+    mean = math.fsum(rollout.length * rollout.reward for rollout in others) / max(tokens, 1)
     return [(own.reward - mean) / (len(others) + 1)] * own.length
 
 
@@ -272,23 +272,23 @@ def _faded(uncertainty: float, *, alpha: float, fade: str) -> float:
 
 def _own_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, fade: str) -> list[float]:
     group = [own, *others]
-    centred = own.reward - math.fsum(seen.reward for seen in group) / len(group)
-    weight = _certainty([seen.answer for seen in group], alpha, fade)
+    centred = own.reward - math.fsum(rollout.reward for rollout in group) / len(group)
+    weight = _certainty([rollout.answer for rollout in group], alpha, fade)
     return [centred * weight / (len(group) * max_tokens)] * own.length
 
 
 def _others_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, fade: str) -> list[float]:
-    excess = own.reward - math.fsum(seen.reward for seen in others) / max(len(others), 1)
-    weight = _certainty([seen.answer for seen in others], alpha, fade)
+    excess = own.reward - math.fsum(rollout.reward for rollout in others) / max(len(others), 1)
+    weight = _certainty([rollout.answer for rollout in others], alpha, fade)
     return [excess * weight / ((len(others) + 1) * max_tokens)] * own.length
 
 
-def _shortness(seen: Seen) -> float:
-    return -seen.length
+def _shortness(rollout: Seen) -> float:
+    return -rollout.length
 
 
-def _efficiency(seen: Seen) -> float:
-    return seen.reward / seen.length
+def _efficiency(rollout: Seen) -> float:
+    return rollout.reward / rollout.length
 
 
 def _among_best(
@@ -302,18 +302,18 @@ def _among_best(
 ) -> list[float]:
     """As many as are better than a rollout decide whether it is kept, and so for its company."""
     group = [own, *others]
-    kept = [seen for seen in group if sum(score(other) > score(seen) for other in group) < keep]
+    best = [rollout for rollout in group if sum(score(other) > score(rollout) for other in group) < keep]
     credit = 0.0
-    if kept and kept[0] is own:
-        credit = standard_score(own.reward, [seen.reward for seen in kept[1:]], epsilon=epsilon)
-    return [credit / sum(seen.length for seen in group)] * own.length
+    if best and best[0] is own:
+        credit = standard_score(own.reward, [rollout.reward for rollout in best[1:]], epsilon=epsilon)
+    return [credit / sum(rollout.length for rollout in group)] * own.length
 
 
 def _with_demonstrations(
     own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, epsilon: float
 ) -> list[float]:
-    tokens = own.length + sum(seen.length for seen in others)
-    credit = standard_score(own.reward, [seen.reward for seen in others], epsilon=epsilon) / tokens
+    tokens = own.length + sum(rollout.length for rollout in others)
+    credit = standard_score(own.reward, [rollout.reward for rollout in others], epsilon=epsilon) / tokens
     if not own.demonstrated:
         return [credit] * own.length
     return [credit * gamma * math.exp(logp) / (math.exp(logp) + gamma) ** 2 for logp in own.logp]

@@ -71,16 +71,17 @@ def rl_zvp(*, alpha: float, clip_low: float, clip_high: float, epsilon: float) -
 
 
 def _most_uncertain(own: Seen, others: Sequence[Seen], max_tokens: int, *, share: float, epsilon: float) -> list[float]:
-    every = sorted((value for seen in (own, *others) for value in seen.entropy), reverse=True)
+    every = sorted((value for rollout in (own, *others) for value in rollout.entropy), reverse=True)
     bar = every[int(share * (len(every) - 1) + 1e-9)]
-    score = standard_score(own.reward, [seen.reward for seen in others], epsilon=epsilon) / len(every)
+    score = standard_score(own.reward, [rollout.reward for rollout in others], epsilon=epsilon) / len(every)
     return [score * (value >= bar) for value in own.entropy]
 
 
 def _zero_variance(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, epsilon: float) -> list[float]:
-    tokens = own.length + sum(seen.length for seen in others)
-    if any(seen.reward != own.reward for seen in others):
-        return [standard_score(own.reward, [seen.reward for seen in others], epsilon=epsilon) / tokens] * own.length
+    tokens = own.length + sum(rollout.length for rollout in others)
+    if any(rollout.reward != own.reward for rollout in others):
+        credit = standard_score(own.reward, [rollout.reward for rollout in others], epsilon=epsilon) / tokens
+        return [credit] * own.length
     return [value / tokens for value in _by_entropy(own, alpha)]
 
 

@@ -131,12 +131,12 @@ def _likelihood_of_answer(own: Seen, max_tokens: int) -> float:
 
 
 def _less_on_answer(law: Chances, group: int, max_tokens: int) -> Shape:
-    mean = math.fsum(_likelihood(seen) * chance for seen, chance in law)
+    mean = math.fsum(_likelihood(rollout) * chance for rollout, chance in law)
     return lambda own: [_likelihood(own)] + [_likelihood(own) - mean] * (own.length - 1)
 
 
-def _likelihood(seen: Seen) -> float:
-    return math.exp(math.fsum(seen.logp[1:])) if seen.length > 1 else 0.0
+def _likelihood(rollout: Seen) -> float:
+    return math.exp(math.fsum(rollout.logp[1:])) if rollout.length > 1 else 0.0
 
 
 def _ahead(own: Seen, others: Sequence[Seen]) -> float:

@@ -206,14 +206,14 @@ def _log_ratio(tokens: Tokens) -> Tensor:
 def first_tokens(tokens: Tokens) -> tuple[Tensor, Tensor]:
     """[S] a token of every rollout that has one, and [T] which of those rollouts each token belongs to."""
     there = torch.bincount(tokens.sequence) > 0
-    place = (there.cumsum(0) - 1)[tokens.sequence]
-    first = place.new_zeros(int(there.sum()))
-    return first.index_copy_(0, place, torch.arange(len(place), device=place.device)), place
+    owner = (there.cumsum(0) - 1)[tokens.sequence]
+    first = owner.new_zeros(int(there.sum()))
+    return first.index_copy_(0, owner, torch.arange(len(owner), device=owner.device)), owner
 
 
 def _against_opponents(tokens: Tokens, score: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
     """[T] the mean slope of a rollout's pairs, from the score difference of the better and the worse."""
-    first, place = first_tokens(tokens)
+    first, owner = first_tokens(tokens)
     advantage, score = tokens.advantage[first], score[first]
     own, other = companions(tokens.group[first])
     opposed = advantage[own] * advantage[other] < 0
@@ -223,7 +223,7 @@ def _against_opponents(tokens: Tokens, score: Tensor, slope: Callable[[Tensor], 
     unmet = 1 - torch.zeros_like(score).index_add(0, own, advantage[other].abs())
     # A share is at least one over the size of its group; less than this is the rounding of a sum that is one.
     unmet = torch.where(unmet < 1e-5, torch.zeros_like(unmet), unmet)
-    return (total + unmet * slope(advantage.sign() * score))[place]
+    return (total + unmet * slope(advantage.sign() * score))[owner]
 
 
 def ordered_sums(values: Tensor, owner: Tensor, count: int) -> Tensor:

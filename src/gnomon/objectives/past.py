@@ -110,13 +110,13 @@ def optimal_value_per_task(rollouts: Rollouts, state: CreditState, *, temperatur
     if rollouts.task is None:
         raise ValueError("a value for each task needs to know which task a rollout is of")
     past, values = torch.zeros_like(rollouts.rewards), dict(state.values)
-    for place, rewards in enumerate(rollouts.rewards.tolist()):
-        key = int(rollouts.task[place, 0]), int(rollouts.players[place, 0])
+    for group, rewards in enumerate(rollouts.rewards.tolist()):
+        key = int(rollouts.task[group, 0]), int(rollouts.players[group, 0])
         if key in state.values:
-            past[place] = state.values[key]
+            past[group] = state.values[key]
             continue
         others = [[*rewards[:i], *rewards[i + 1 :]] for i in range(len(rewards))]
-        past[place] = torch.tensor([_soft_best(rest, temperature) for rest in others], dtype=past.dtype)
+        past[group] = torch.tensor([_soft_best(rest, temperature) for rest in others], dtype=past.dtype)
         values[key] = _soft_best(rewards, temperature)
     return past, replace(state, values=values)
 
@@ -131,11 +131,11 @@ def visits_per_task(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Cre
     if rollouts.task is None:
         raise ValueError("the visits of a task need to know which task a rollout is of")
     visits, earlier_visits = dict(state.visits), []
-    for place, size in enumerate(map(len, rollouts.rewards)):
-        key = int(rollouts.task[place, 0]), int(rollouts.players[place, 0])
+    for group, size in enumerate(map(len, rollouts.rewards)):
+        key = int(rollouts.task[group, 0]), int(rollouts.players[group, 0])
         earlier = torch.tensor(visits.get(key, (0, 0.0, 0.0)), dtype=torch.float64).expand(1, size, 3)
         earlier_visits.append(earlier)
-        alone = Rollouts(rewards=rollouts.rewards[place : place + 1], lengths=rollouts.lengths[place : place + 1])
+        alone = Rollouts(rewards=rollouts.rewards[group : group + 1], lengths=rollouts.lengths[group : group + 1])
         count, mean, variance = visited(replace(alone, visits=earlier))[0, 0].tolist()
         visits[key] = int(count), mean, variance
     return torch.cat(earlier_visits), replace(state, visits=visits)

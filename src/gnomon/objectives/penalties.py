@@ -131,7 +131,7 @@ def drift_of_share(tokens: Tokens) -> Tensor:
     Returns: coefficient per token, −1 … 1, equal over a rollout, zero on policy.
     Source: Kaddour 2026 (TPO), arXiv 2604.06159, eq. 3.
     """
-    first, place = first_tokens(tokens)
+    first, owner = first_tokens(tokens)
     own, other = companions(tokens.group[first])
 
     def share(logp: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ def drift_of_share(tokens: Tokens) -> Tensor:
 
     now, before = share(tokens.logp), share(tokens.logp - tokens.log_ratio)
     # Pair by pair: the difference of two shares near one would cancel all their digits.
-    return ordered_sums(before[own] * now[other] - now[own] * before[other], own, len(first))[place]
+    return ordered_sums(before[own] * now[other] - now[own] * before[other], own, len(first))[owner]
 
 
 @reaches(Reach.TOKEN)

@@ -55,19 +55,19 @@ def _reward(own: Seen, max_tokens: int) -> float:
     return own.reward
 
 
-def _so_far(seen: Seen, place: int) -> float:
+def _so_far(rollout: Seen, position: int) -> float:
     """The squared score of its first tokens; 0 where it has none at that position."""
-    tokens = zip(seen.logp[: place + 1], seen.collision, strict=False)
-    return math.fsum(1 - 2 * math.exp(logp) + agree for logp, agree in tokens) if place < seen.length else 0.0
+    tokens = zip(rollout.logp[: position + 1], rollout.collision, strict=False)
+    return math.fsum(1 - 2 * math.exp(logp) + agree for logp, agree in tokens) if position < rollout.length else 0.0
 
 
 def _less(own: Seen, others: Sequence[Seen], company: Sequence[Seen]) -> list[float]:
     credits = []
-    for place in range(own.length):
-        weights = [_so_far(seen, place) for seen in company]
+    for position in range(own.length):
+        weights = [_so_far(rollout, position) for rollout in company]
         baseline = 0.0
-        if any(other.length > place for other in others):
-            earned = math.fsum(w * seen.reward for w, seen in zip(weights, company, strict=True))
+        if any(other.length > position for other in others):
+            earned = math.fsum(w * rollout.reward for w, rollout in zip(weights, company, strict=True))
             baseline = earned / math.fsum(weights)
         credits.append((own.reward - baseline) / (1 + len(others)))
     return credits

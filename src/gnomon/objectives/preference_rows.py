@@ -210,8 +210,8 @@ def xpo(*, beta: float, alpha: float) -> Objective:
 
 def _target_less_share(own: Seen, others: Sequence[Seen], max_tokens: int, *, temperature: float) -> list[float]:
     company = [own, *others]
-    likely = [math.exp(math.fsum(seen.logp)) for seen in company]
-    rewards = [seen.reward for seen in company]
+    likely = [math.exp(math.fsum(rollout.logp)) for rollout in company]
+    rewards = [rollout.reward for rollout in company]
     scores = [
         standard_score(reward, [*rewards[:i], *rewards[i + 1 :]], epsilon=0.0) for i, reward in enumerate(rewards)
     ]
@@ -234,8 +234,8 @@ def _orpo_worse(better: Seen, worse: Seen, *, weight: float) -> float:
 
 def _orpo(better: Seen, worse: Seen, own: Seen, weight: float) -> float:
     """The slope of λ log σ(m) in the log of an answer's mean likelihood, without its sign."""
-    likely = {id(seen): math.exp(math.fsum(seen.logp) / seen.length) for seen in (better, worse)}
-    odds = {place: chance / (1 - chance) for place, chance in likely.items()}
+    likely = {id(rollout): math.exp(math.fsum(rollout.logp) / rollout.length) for rollout in (better, worse)}
+    odds = {key: chance / (1 - chance) for key, chance in likely.items()}
     return weight / (1 + odds[id(better)] / odds[id(worse)]) / (1 - likely[id(own)])
 
 

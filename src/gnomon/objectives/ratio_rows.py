@@ -208,14 +208,14 @@ def dppo(*, clip_low: float, clip_high: float, cap: float, by: str) -> Objective
     `squared_log_ratio` with a weight of 1e-3. With `divergence` the widths are in nats, and prime-rl's code has no
     ceiling, though its text has one.
     """
-    held, more = ratios.probability_clip, ""
+    clip, more = ratios.probability_clip, ""
     outside = "A > 0 and π − μ > high) and not (A < 0 and π − μ < −low"
     if by == "divergence":
-        held, more = trust_regions.divergence_clip, ", d = μ·log(μ/π) + (1−μ)·log((1−μ)/(1−π))"
+        clip, more = trust_regions.divergence_clip, ", d = μ·log(μ/π) + (1−μ)·log((1−μ)/(1−π))"
         outside = "A > 0 and π > μ and d > high) and not (A < 0 and π < μ and d > low"
     return replace(
         dr_grpo(),
-        ratio=partial(held, low=clip_low, high=clip_high, cap=cap),
+        ratio=partial(clip, low=clip_low, high=clip_high, cap=cap),
         mismatch=OffPolicy.TOKEN,
         equation=f"κ = min(ρ, cap)·1[not ({outside})]·A / (S·L_max), ρ = π/μ{more}, A = rᵢ − r̄",
     )

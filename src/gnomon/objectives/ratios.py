@@ -148,10 +148,12 @@ def geometric_of_clipped(tokens: Tokens, *, low: float, high: float) -> Tensor:
     Source: Zhao et al. 2025 (GMPO), arXiv 2507.20673.
     """
     log_ratio, advantage = tokens.log_ratio, tokens.advantage
-    held = torch.where(advantage > 0, log_ratio.clamp(max=high), log_ratio)
-    held = torch.where(advantage < 0, log_ratio.clamp(min=-low), held)
-    mean = _exp(_geometric(tokens, held))
-    return torch.where(held == log_ratio, mean, torch.where(log_ratio.isnan(), log_ratio, torch.zeros_like(mean)))
+    clipped_log_ratio = torch.where(advantage > 0, log_ratio.clamp(max=high), log_ratio)
+    clipped_log_ratio = torch.where(advantage < 0, log_ratio.clamp(min=-low), clipped_log_ratio)
+    mean = _exp(_geometric(tokens, clipped_log_ratio))
+    return torch.where(
+        clipped_log_ratio == log_ratio, mean, torch.where(log_ratio.isnan(), log_ratio, torch.zeros_like(mean))
+    )
 
 
 @reaches(Reach.TOKEN)
@@ -166,11 +168,11 @@ def clipped_or_shaped(tokens: Tokens, *, low: float, high: float, gamma: float) 
     Returns: multiplier per token, ≥ 0; at most ¼ where demonstrated.
     Source: Yan et al. 2025 (LUFFY), arXiv 2504.14945 (γ = 0.1).
     """
-    sampled = ppo_clip(tokens, low=low, high=high)
+    ratio = ppo_clip(tokens, low=low, high=high)
     if tokens.demonstrated is None:
-        return sampled
+        return ratio
     chance = _exp(tokens.logp)
-    return torch.where(tokens.demonstrated, chance * gamma / (chance + gamma).square(), sampled)
+    return torch.where(tokens.demonstrated, chance * gamma / (chance + gamma).square(), ratio)
 
 
 @reaches(Reach.TOKEN)
@@ -213,8 +215,8 @@ def probability_clip(tokens: Tokens, *, low: float, high: float, cap: float) -> 
     """
     moved = tokens.logp.exp() - tokens.behavior_logp.exp()
     weight = _exp(tokens.logp - tokens.behavior_logp).clamp(max=cap)
-    spent = ((tokens.advantage > 0) & (moved > high)) | ((tokens.advantage < 0) & (moved < -low))
-    return torch.where(spent, torch.zeros_like(weight), weight)
+    outside = ((tokens.advantage > 0) & (moved > high)) | ((tokens.advantage < 0) & (moved < -low))
+    return torch.where(outside, torch.zeros_like(weight), weight)
 
 
 @reaches(Reach.SEQUENCE)
@@ -299,13 +301,13 @@ def geometric_mask(tokens: Tokens, *, least: float, most: float) -> Tensor:
     Source: verl, docs/algo/rollout_corr_math.md (geometric rejection).
     """
     mean = _exp(_geometric(tokens, tokens.log_mismatch))
-    kept = torch.where((mean < least) | (mean > most), torch.zeros_like(mean), torch.ones_like(mean))
-    return torch.where(mean.isnan(), mean, kept)
+    mask = torch.where((mean < least) | (mean > most), torch.zeros_like(mean), torch.ones_like(mean))
+    return torch.where(mean.isnan(), mean, mask)
 
 
 def _one_sided(ratio: Tensor, advantage: Tensor, floor: float, ceiling: float) -> Tensor:
-    spent = ((advantage > 0) & (ratio > ceiling)) | ((advantage < 0) & (ratio < floor))
-    return torch.where(spent, torch.zeros_like(ratio), ratio)
+    outside = ((advantage > 0) & (ratio > ceiling)) | ((advantage < 0) & (ratio < floor))
+    return torch.where(outside, torch.zeros_like(ratio), ratio)
 
 
 def _geometric(tokens: Tokens, log_ratio: Tensor) -> Tensor:

@@ -129,11 +129,11 @@ def filtered(
     """
     scores, rewards = score(rollouts), rollouts.rewards
     bar = scores.topk(min(keep, scores.shape[1]), dim=1).values[:, -1:]
-    kept = scores >= bar
-    sizes = kept.sum(dim=1, keepdim=True)
+    best = scores >= bar
+    sizes = best.sum(dim=1, keepdim=True)
     credit = torch.zeros_like(rewards)
     for size in sorted(set(sizes.flatten().tolist())):
-        places = kept & (sizes == size)
+        places = best & (sizes == size)
         credit[places] = advantage(rewards[places].reshape(-1, size)).flatten()
     return rollouts.spread(credit)
 
@@ -181,12 +181,12 @@ def scaled_by_step(rollouts: Rollouts, advantage: Advantage, *, epsilon: float) 
     Source: Khatri et al. 2025 (ScaleRL), arXiv 2510.13786, §4.
     """
     rewards = rollouts.rewards
-    kept = (rewards != rewards[:, :1]).any(dim=1)
+    mixed = (rewards != rewards[:, :1]).any(dim=1)
     plain = advantage(rewards)
-    if not bool(kept.any()):
+    if not bool(mixed.any()):
         return rollouts.spread(torch.zeros_like(plain))
-    deviation = plain[kept].square().mean().sqrt()
-    return rollouts.spread(plain * (len(kept) / int(kept.sum())) / (deviation + epsilon))
+    deviation = plain[mixed].square().mean().sqrt()
+    return rollouts.spread(plain * (len(mixed) / int(mixed.sum())) / (deviation + epsilon))
 
 
 def past_centred(rollouts: Rollouts, advantage: Advantage) -> Tensor:

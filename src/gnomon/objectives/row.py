@@ -305,10 +305,10 @@ def row_of(declaration: Declaration, build: Callable[..., Objective]) -> Callabl
         raise TypeError(f"the parameters of {declaration.name} are not its options: {', '.join(options) or 'none'}")
 
     @wraps(build)
-    def made(*values: Value, **named: Value) -> Objective:
+    def make(*values: Value, **keywords: Value) -> Objective:
         if len(values) > len(options):
             raise TypeError(f"{declaration.name} has {len(options)} options, and {len(values)} are given")
-        supplied = declaration.complete({**dict(zip(options, values, strict=False)), **named})
+        supplied = declaration.complete({**dict(zip(options, values, strict=False)), **keywords})
         return replace(
             build(**supplied),
             name=declaration.name,
@@ -320,14 +320,14 @@ def row_of(declaration: Declaration, build: Callable[..., Objective]) -> Callabl
             min_group=declaration.least_group(supplied),
         )
 
-    made.__doc__ = described(declaration, inspect.getdoc(build) or "")
-    made.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    make.__doc__ = described(declaration, inspect.getdoc(build) or "")
+    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=option.default)
             for name, option in options.items()
         ]
     )
-    return made
+    return make
 
 
 def described(declaration: Declaration, more: str) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 __all__ = ["edits", "nearest"]
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, candidates: Iterable[str]) -> str:
     """The known word with the fewest edits, else one of similar letters; the empty text where no word is near.
 
     Ties go to the word that comes first. One edit is allowed, one in four letters of a longer word, and at most three.
     """
-    words, limit = list(known), max(1, min(3, len(word) // 4))
+    words, limit = list(candidates), max(1, min(3, len(word) // 4))
     count = {each: edits(word.lower(), each.lower()) for each in words if abs(len(each) - len(word)) <= limit}
     if close := [each for each, edited in count.items() if edited <= limit and edited < len(word)]:
         return min(close, key=count.__getitem__)
@@ -25,9 +25,9 @@ def edits(one: str, other: str) -> int:
     before, row = [0] * (len(other) + 1), list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         following = [i]
-        for j, wanted in enumerate(other, 1):
-            cost = min(row[j] + 1, following[-1] + 1, row[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and (letter, one[i - 2]) == (other[j - 2], wanted):
+        for j, target in enumerate(other, 1):
+            cost = min(row[j] + 1, following[-1] + 1, row[j - 1] + (letter != target))
+            if i > 1 and j > 1 and (letter, one[i - 2]) == (other[j - 2], target):
                 cost = min(cost, before[j - 2] + 1)
             following.append(cost)
         before, row = row, following

@@ -76,10 +76,10 @@ def hgpo(*, gamma: float, history: int, alpha: float, clip_low: float, clip_high
     )
 
 
-def _returns(seen: Seen, gamma: float) -> list[float]:
+def _returns(rollout: Seen, gamma: float) -> list[float]:
     return [
-        math.fsum(gamma ** (later - turn) * seen.early[later] for later in range(turn, seen.length))
-        for turn in range(seen.length)
+        math.fsum(gamma ** (later - turn) * rollout.early[later] for later in range(turn, rollout.length))
+        for turn in range(rollout.length)
     ]
 
 
@@ -88,9 +88,9 @@ def _mean_of(own: Seen, turn: int, company: Sequence[Seen], gamma: float, depth:
     past = own.observations[turn - depth : turn + 1]
     returns = [
         value
-        for seen in company
-        for at, value in enumerate(_returns(seen, gamma))
-        if at >= depth and seen.observations[at - depth : at + 1] == past
+        for rollout in company
+        for at, value in enumerate(_returns(rollout, gamma))
+        if at >= depth and rollout.observations[at - depth : at + 1] == past
     ]
     return len(returns), math.fsum(returns) / len(returns)
 
@@ -98,7 +98,7 @@ def _mean_of(own: Seen, turn: int, company: Sequence[Seen], gamma: float, depth:
 def _state_centred(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, weight: float) -> list[float]:
     company = [own, *others]
     whole = math.fsum(own.early[: own.length])
-    mean = math.fsum(math.fsum(seen.early[: seen.length]) for seen in company) / len(company)
+    mean = math.fsum(math.fsum(rollout.early[: rollout.length]) for rollout in company) / len(company)
     apart = [value - _mean_of(own, turn, company, gamma, 0)[1] for turn, value in enumerate(_returns(own, gamma))]
     return [(whole - mean + weight * value) / (max_tokens * len(company)) for value in apart]
 

@@ -136,10 +136,10 @@ def _by_success_rate(own: Seen, total: tuple[int, ...]) -> float:
 
 
 def _by_part(own: Seen, others: Sequence[Seen], max_tokens: int, *, epsilon: float) -> list[float]:
-    group, tokens = [own, *others], own.length + sum(seen.length for seen in others)
+    group, tokens = [own, *others], own.length + sum(rollout.length for rollout in others)
     total = [0.0] * len(group)
     for n, weight in enumerate(own.part_weights):
-        of_part = [seen.parts[n] for seen in group]
+        of_part = [rollout.parts[n] for rollout in group]
         for i, value in enumerate(of_part):
             total[i] += weight * sample_score(value, [*of_part[:i], *of_part[i + 1 :]], epsilon=epsilon)
     return [sample_score(total[0], total[1:], epsilon=epsilon) / tokens] * own.length
@@ -147,7 +147,7 @@ def _by_part(own: Seen, others: Sequence[Seen], max_tokens: int, *, epsilon: flo
 
 def _two_values(law: Chances, group: int, max_tokens: int, *, epsilon: float) -> Shape:
     """Two outcomes: every part is one of two values, so all parts standardise to the same up to sign and ε."""
-    right, wrong = (next(seen.parts for seen, _ in law if seen.reward == value) for value in (1, 0))
+    right, wrong = (next(rollout.parts for rollout, _ in law if rollout.reward == value) for value in (1, 0))
     weights = law[0][0].part_weights
 
     def deviation(successes: int, failures: int) -> float:

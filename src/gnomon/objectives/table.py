@@ -54,6 +54,6 @@ def add(declaration: Declaration, build: Callable[..., Objective]) -> Callable[.
     Returns: the row, as a function of any of its options.
     Raises: TypeError where the parameters of the function are not the declared options.
     """
-    made = row_of(declaration, build)
-    OPTIONS[declaration.name], TABLE[declaration.name] = declaration, made
-    return made
+    row = row_of(declaration, build)
+    OPTIONS[declaration.name], TABLE[declaration.name] = declaration, row
+    return row

@@ -166,10 +166,10 @@ class TokenShape:
     def shape(self, own: Seen, law: Sequence[tuple[Seen, float]], group: int, max_tokens: int) -> list[float]:
         """h(y), the others drawn independently from `law`. Groups alike up to order are summed once."""
         total = [0.0] * own.length
-        for places in itertools.combinations_with_replacement(range(len(law)), group - 1):
-            repeats = math.prod(math.factorial(len(list(same))) for _, same in itertools.groupby(places))
-            chance = math.factorial(group - 1) / repeats * math.prod(law[place][1] for place in places)
-            credit = self.credit(own, [law[place][0] for place in places], max_tokens)
+        for members in itertools.combinations_with_replacement(range(len(law)), group - 1):
+            repeats = math.prod(math.factorial(len(list(same))) for _, same in itertools.groupby(members))
+            chance = math.factorial(group - 1) / repeats * math.prod(law[member][1] for member in members)
+            credit = self.credit(own, [law[member][0] for member in members], max_tokens)
             total = [sum_ + chance * value for sum_, value in zip(total, credit, strict=True)]
         return [group * value for value in total]
 

@@ -83,8 +83,8 @@ def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float, b
     Raises: ValueError for rollouts without values.
     Source: Schulman et al. 2016, arXiv 1506.02438; values at limits as in Pardo et al. 2018, arXiv 1712.00378.
     """
-    values, rewards, place = _over_a_critic(rollouts, advantage, gamma, beyond)
-    return smoothed(rewards, values, gamma=gamma, lam=lam)[place]
+    values, rewards, index = _over_a_critic(rollouts, advantage, gamma, beyond)
+    return smoothed(rewards, values, gamma=gamma, lam=lam)[index]
 
 
 def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float, beyond: Beyond = nothing) -> Tensor:
@@ -98,9 +98,9 @@ def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float, beyond
     Source: VAPO 2025, arXiv 2504.05118, §4.2.
     Differs: λ is never negative, as it would be below 1/α tokens.
     """
-    values, rewards, place = _over_a_critic(rollouts, advantage, 1.0, beyond)
+    values, rewards, index = _over_a_critic(rollouts, advantage, 1.0, beyond)
     lengths = rollouts.lengths.flatten().clamp(min=1).to(values.dtype)
-    return smoothed(rewards, values, gamma=1.0, lam=(1 - 1 / (alpha * lengths)).clamp(min=0))[place]
+    return smoothed(rewards, values, gamma=1.0, lam=(1 - 1 / (alpha * lengths)).clamp(min=0))[index]
 
 
 def gae_returns(
@@ -112,8 +112,8 @@ def gae_returns(
     Returns: [T], in units of reward.
     Raises: ValueError for rollouts without values.
     """
-    values, rewards, place = _over_a_critic(rollouts, advantage, gamma, beyond)
-    return (smoothed(rewards, values, gamma=gamma, lam=lam) + values)[place]
+    values, rewards, index = _over_a_critic(rollouts, advantage, gamma, beyond)
+    return (smoothed(rewards, values, gamma=gamma, lam=lam) + values)[index]
 
 
 def whitened_gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float, epsilon: float) -> Tensor:
@@ -136,9 +136,9 @@ def reward_to_go(rollouts: Rollouts, advantage: Advantage, *, beta: float) -> Te
         return credit
     if rollouts.logp is None or rollouts.reference_logp is None:
         raise ValueError("a penalty in the return needs logp and reference_logp on every token")
-    place = places_of(rollouts)
-    strayed = table_of(rollouts, rollouts.logp - rollouts.reference_logp, place)
-    return credit - beta * discounted(strayed, 1.0)[place]
+    index = places_of(rollouts)
+    strayed = table_of(rollouts, rollouts.logp - rollouts.reference_logp, index)
+    return credit - beta * discounted(strayed, 1.0)[index]
 
 
 def whitened_reward_to_go(rollouts: Rollouts, advantage: Advantage, *, beta: float, epsilon: float) -> Tensor:
@@ -181,8 +181,8 @@ def smoothed(rewards: Tensor, values: Tensor, *, gamma: float, lam: float | Tens
 def discounted(values: Tensor, factor: float | Tensor) -> Tensor:
     """[…, K] Σ_{l≥0} factorˡ x_{k+l}. Args: factor, one for all, or […]."""
     total = values.clone()
-    for place in range(values.shape[-1] - 2, -1, -1):
-        total[..., place] += factor * total[..., place + 1]
+    for position in range(values.shape[-1] - 2, -1, -1):
+        total[..., position] += factor * total[..., position + 1]
     return total
 
 
@@ -193,11 +193,11 @@ def places_of(rollouts: Rollouts) -> tuple[Tensor, Tensor]:
     return sequence, torch.arange(len(sequence)) - start[sequence]
 
 
-def table_of(rollouts: Rollouts, values: Tensor, place: tuple[Tensor, Tensor]) -> Tensor:
+def table_of(rollouts: Rollouts, values: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
     """[G·N, K] values of tokens [T] in a table of a row per rollout, zero past the end of a row."""
     longest = max(1, int(rollouts.lengths.max()))
     table = torch.zeros(rollouts.rewards.numel(), longest, dtype=values.dtype)
-    table[place] = values
+    table[index] = values
     return table
 
 
@@ -210,13 +210,13 @@ def _over_a_critic(
     """
     if rollouts.values is None:
         raise ValueError("an advantage over a critic needs its values on every token")
-    place = places_of(rollouts)
-    values = table_of(rollouts, rollouts.values, place)
+    index = places_of(rollouts)
+    values = table_of(rollouts, rollouts.values, index)
     rewards, lengths = torch.zeros_like(values), rollouts.lengths.flatten()
     spoke = lengths.nonzero().squeeze(1)
     last = advantage(rollouts.rewards) + gamma * beyond(rollouts)
     rewards[spoke, lengths[spoke] - 1] = last.flatten()[spoke].to(values.dtype)
-    return values, rewards, place
+    return values, rewards, index
 
 
 def most_uncertain(entropy: Tensor, *, share: float) -> Tensor:
@@ -299,10 +299,10 @@ def _less_mean(rollouts: Rollouts, plain: Tensor, peers: Callable[[int, int], Te
     """Args: peers: [N, N] one where the second rollout is in the mean of the first."""
     if rollouts.logp is None or rollouts.collision is None:
         raise ValueError("the optimal baseline needs logp and collision on every token")
-    place, (groups, size) = places_of(rollouts), plain.shape
+    index, (groups, size) = places_of(rollouts), plain.shape
     squared = (1 - 2 * rollouts.logp.exp() + rollouts.collision).clamp(min=0)
-    here = table_of(rollouts, torch.ones_like(squared), place)
-    weight = (table_of(rollouts, squared, place).cumsum(1) * here).reshape(groups, size, -1).to(plain.dtype)
+    here = table_of(rollouts, torch.ones_like(squared), index)
+    weight = (table_of(rollouts, squared, index).cumsum(1) * here).reshape(groups, size, -1).to(plain.dtype)
     here = here.reshape(groups, size, -1)
     least = plain.amin(dim=1)[:, None, None]  # Taken off first: where all earn the same the mean is exactly that.
     included = peers(size, size).to(plain)
@@ -310,7 +310,7 @@ def _less_mean(rollouts: Rollouts, plain: Tensor, peers: Callable[[int, int], Te
     mean = torch.einsum("ij,gjt->git", included, weight * (plain[..., None] - least)) / total.clamp(min=1e-300)
     met = (here.sum(dim=1, keepdim=True) > here) & (total > 0)
     baseline = torch.where(met, least + mean, 0.0)
-    return rollouts.spread(plain) - baseline.flatten(0, 1)[place]
+    return rollouts.spread(plain) - baseline.flatten(0, 1)[index]
 
 
 def toward_reference(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
@@ -327,6 +327,6 @@ def toward_reference(rollouts: Rollouts, advantage: Advantage, *, gamma: float) 
     """
     if rollouts.logp is None or rollouts.reference_logp is None:
         raise ValueError("credit by a teacher needs logp and reference_logp on every token")
-    place = places_of(rollouts)
-    ahead = table_of(rollouts, rollouts.reference_logp - rollouts.logp, place)
-    return rollouts.spread(advantage(rollouts.rewards)) * discounted(ahead, gamma)[place]
+    index = places_of(rollouts)
+    ahead = table_of(rollouts, rollouts.reference_logp - rollouts.logp, index)
+    return rollouts.spread(advantage(rollouts.rewards)) * discounted(ahead, gamma)[index]

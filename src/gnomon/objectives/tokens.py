@@ -122,8 +122,8 @@ class Tokens:
         """
         count, device = len(self), values.device
         rollouts = int(self.sequence.max()) + 1 if count else 0
-        place = torch.arange(count, device=device)
-        first = torch.full((rollouts,), count, device=device).scatter_reduce(0, self.sequence, place, "amin")
+        index = torch.arange(count, device=device)
+        first = torch.full((rollouts,), count, device=device).scatter_reduce(0, self.sequence, index, "amin")
         first = first[first < count]
         once, group = values[first], self.group[first]
         order = once.argsort()
@@ -139,8 +139,8 @@ class Tokens:
 def places_in(owner: Tensor) -> Tensor:
     """[T] how many entries before each have the same number. Args: owner: [T] int64."""
     order, counts = owner.argsort(stable=True), torch.bincount(owner)
-    place = torch.arange(len(owner), device=owner.device)
-    return torch.empty_like(place).index_copy_(0, order, place - (counts.cumsum(0) - counts)[owner[order]])
+    index = torch.arange(len(owner), device=owner.device)
+    return torch.empty_like(index).index_copy_(0, order, index - (counts.cumsum(0) - counts)[owner[order]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -371,9 +371,9 @@ def _centred_share(own: Seen, total: tuple[int, ...]) -> float:
 def _by_group_expectation(
     own: Seen, others: Sequence[Seen], max_tokens: int, *, low: float, high: float, epsilon: float
 ) -> list[float]:
-    likely = [math.exp(math.fsum(seen.logp) / seen.length) for seen in (own, *others)]
+    likely = [math.exp(math.fsum(rollout.logp) / rollout.length) for rollout in (own, *others)]
     weight = likely[0] * math.fsum(likely) / math.fsum(value**2 for value in likely)
-    score = standard_score(own.reward, [seen.reward for seen in others], epsilon=epsilon)
+    score = standard_score(own.reward, [rollout.reward for rollout in others], epsilon=epsilon)
     if (score > 0 and weight > 1 + high) or (score < 0 and weight < 1 - low):
         return [0.0] * own.length
     return [score * weight / (len(likely) * own.length)] * own.length
@@ -383,9 +383,9 @@ def _by_covariance(
     own: Seen, others: Sequence[Seen], max_tokens: int, *, share: float, least: float, most: float, epsilon: float
 ) -> list[float]:
     group = [own, *others]
-    rewards = [seen.reward for seen in group]
+    rewards = [rollout.reward for rollout in group]
     scores = [standard_score(rewards[i], rewards[:i] + rewards[i + 1 :], epsilon=epsilon) for i in range(len(group))]
-    tokens = [(score, logp) for seen, score in zip(group, scores, strict=True) for logp in seen.logp]
+    tokens = [(score, logp) for rollout, score in zip(group, scores, strict=True) for logp in rollout.logp]
     count = len(tokens)
     score_mean, logp_mean = (math.fsum(values) / count for values in zip(*tokens, strict=True))
     inside = [least < (score - score_mean) * (logp - logp_mean) < most for score, logp in tokens]

@@ -54,9 +54,9 @@ def inverted_for_gains(tokens: Tokens, *, low: float, high: float, cap: float) -
     Source: Wang et al. 2025 (ASPO), arXiv 2510.06062, and Archer2.0.
     """
     ratio = unclipped(tokens)
-    kept = ppo_clip(tokens, low=low, high=high)
+    clipped_ratio = ppo_clip(tokens, low=low, high=high)
     weight = torch.where(tokens.advantage > 0, 1 / ratio, ratio).clamp(max=cap)
-    return torch.where(kept == 0, kept, weight)
+    return torch.where(clipped_ratio == 0, clipped_ratio, weight)
 
 
 @reaches(Reach.TOKEN)
@@ -102,12 +102,12 @@ def covariance_clip(tokens: Tokens, *, low: float, high: float, share: float, le
     Returns: multiplier per token, ≥ 0.
     Source: Cui et al. 2025, arXiv 2505.22617; verl, clip_cov.
     """
-    kept, count = ppo_clip(tokens, low=low, high=high), max(len(tokens), 1)
+    ratio, count = ppo_clip(tokens, low=low, high=high), max(len(tokens), 1)
     deviation = tokens.advantage - _ordered_sum(tokens.advantage) / count
     covariance = deviation * (tokens.logp - _ordered_sum(tokens.logp) / count)
-    band = (covariance > least) & (covariance < most) & (kept != 0)
-    drawn = min(1.0, max(1, int(share * count)) / max(int(band.sum()), 1))
-    return torch.where(band, kept * (1 - drawn), kept)
+    band = (covariance > least) & (covariance < most) & (ratio != 0)
+    chance = min(1.0, max(1, int(share * count)) / max(int(band.sum()), 1))
+    return torch.where(band, ratio * (1 - chance), ratio)
 
 
 @reaches(Reach.STEP)
@@ -139,10 +139,10 @@ def future_weighted_clip(tokens: Tokens, *, low: float, high: float, half_life: 
     Returns: multiplier per token, ≥ 0.
     Source: Ma et al. 2026 (FIPO), arXiv 2603.19835.
     """
-    place = (tokens.sequence, tokens.positions)
-    table = tokens.logp.new_zeros([int(at.max()) + 1 if len(tokens) else 0 for at in place])
-    table[place] = tokens.log_ratio.clamp(-LIMIT, LIMIT)
-    future = discounted(table, 2 ** (-1 / half_life))[place]
+    index = (tokens.sequence, tokens.positions)
+    table = tokens.logp.new_zeros([int(at.max()) + 1 if len(tokens) else 0 for at in index])
+    table[index] = tokens.log_ratio.clamp(-LIMIT, LIMIT)
+    future = discounted(table, 2 ** (-1 / half_life))[index]
     return ppo_clip(tokens, low=low, high=high) * future.clamp(-LIMIT, LIMIT).exp().clamp(1, most)
 
 
@@ -191,9 +191,9 @@ def without_drifted_failures(tokens: Tokens, *, low: float, high: float, limit: 
     Returns: multiplier per token, ≥ 0.
     Source: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv 2512.02556, §3.1, off-policy sequence masking.
     """
-    kept = ppo_clip(tokens, low=low, high=high)
+    ratio = ppo_clip(tokens, low=low, high=high)
     drift = tokens.per_sequence(tokens.behavior_logp - tokens.logp) / tokens.lengths
-    return torch.where((tokens.advantage < 0) & (drift > limit), torch.zeros_like(kept), kept)
+    return torch.where((tokens.advantage < 0) & (drift > limit), torch.zeros_like(ratio), ratio)
 
 
 @reaches(Reach.SEQUENCE)
@@ -235,8 +235,8 @@ def group_expectation_clip(tokens: Tokens, *, low: float, high: float) -> Tensor
     share = (theirs - top).exp()
     expected = top + (tokens.per_group(share.square()) / tokens.per_group(share)).log()
     weight = (mine - expected).clamp(-LIMIT, LIMIT).exp()
-    spent = ((tokens.advantage > 0) & (weight > 1 + high)) | ((tokens.advantage < 0) & (weight < 1 - low))
-    return torch.where(spent, torch.zeros_like(weight), weight)
+    outside = ((tokens.advantage > 0) & (weight > 1 + high)) | ((tokens.advantage < 0) & (weight < 1 - low))
+    return torch.where(outside, torch.zeros_like(weight), weight)
 
 
 @reaches(Reach.GROUP)

@@ -78,21 +78,21 @@ def returns_over_turns(rollouts: Rollouts, advantage: Advantage, *, gamma: float
     Raises: ValueError for rollouts without segments.
     """
     returns = discounted(paid(rollouts), gamma)
-    spoken, found = _spoken(rollouts, returns.shape[2]).reshape(returns.shape), torch.zeros_like(returns)
-    for values, there, out in zip(returns, spoken, found, strict=True):
+    spoken, credit = _spoken(rollouts, returns.shape[2]).reshape(returns.shape), torch.zeros_like(returns)
+    for values, there, out in zip(returns, spoken, credit, strict=True):
         if there.any() and len(there) > 1:
             out[there] = advantage(values[there][None])[0]
-    return found.flatten(0, 1)[rollouts.sequence, _segment(rollouts)]
+    return credit.flatten(0, 1)[rollouts.sequence, _segment(rollouts)]
 
 
 def _where_reached(rollouts: Rollouts, values: Tensor, advantage: Advantage) -> Tensor:
     """[G·N, M] the advantage of [G, N, M] values, turn by turn among the rollouts of a group that have it."""
-    spoken, found = _spoken(rollouts, values.shape[2]).reshape(values.shape), torch.zeros_like(values)
+    spoken, credit = _spoken(rollouts, values.shape[2]).reshape(values.shape), torch.zeros_like(values)
     for turn in range(values.shape[2]):
         for group, there in enumerate(spoken[:, :, turn]):
             if there.any():
-                found[group, there, turn] = advantage(values[group, there, turn][None])[0]
-    return found.flatten(0, 1)
+                credit[group, there, turn] = advantage(values[group, there, turn][None])[0]
+    return credit.flatten(0, 1)
 
 
 def discounted_turn_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
@@ -169,10 +169,10 @@ def budget_credit(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     to_come = scores.flip(1).cumsum(1).flip(1) / budgets
     compared = each(to_come.reshape(*rollouts.rewards.shape, budgets), advantage)
     recent = 2.0 ** torch.arange(budgets, dtype=scores.dtype)
-    known = (scores * recent).cumsum(1) / recent.cumsum(0)
-    known = torch.cat([torch.zeros_like(known[:, :1]), known[:, :-1]], dim=1)
-    passed = torch.arange(budgets, dtype=scores.dtype) / budgets
-    mixed = passed * (to_come - (1 - passed) * known) + (1 - passed) * compared
+    past_mean = (scores * recent).cumsum(1) / recent.cumsum(0)
+    past_mean = torch.cat([torch.zeros_like(past_mean[:, :1]), past_mean[:, :-1]], dim=1)
+    elapsed = torch.arange(budgets, dtype=scores.dtype) / budgets
+    mixed = elapsed * (to_come - (1 - elapsed) * past_mean) + (1 - elapsed) * compared
     return mixed[rollouts.sequence, segment]
 
 
@@ -186,10 +186,10 @@ def paid(rollouts: Rollouts) -> Tensor:
     last = torch.full((rollouts.rewards.numel(),), -1, dtype=torch.int64)
     last = last.scatter_reduce(0, rollouts.sequence, segment, "amax").reshape(*shape, 1)
     if rollouts.segment_rewards is not None:
-        place = torch.arange(rollouts.segment_rewards.shape[2])
-        return torch.where(place <= last, rollouts.segment_rewards, 0.0)
-    place = torch.arange(max(1, int(last.max()) + 1))
-    return torch.where(place == last, rollouts.rewards[..., None], 0.0)
+        segments = torch.arange(rollouts.segment_rewards.shape[2])
+        return torch.where(segments <= last, rollouts.segment_rewards, 0.0)
+    segments = torch.arange(max(1, int(last.max()) + 1))
+    return torch.where(segments == last, rollouts.rewards[..., None], 0.0)
 
 
 def _segment(rollouts: Rollouts) -> Tensor:
@@ -322,13 +322,13 @@ class _States:
 
     def alike(self, history: int) -> _Alike:
         """Turns of a group that reply to the same observation after the same `history` observations before it."""
-        keys, known = [self.group, self.observation], torch.ones_like(self.group, dtype=torch.bool)
-        place = torch.arange(len(self.group))
+        keys, has_history = [self.group, self.observation], torch.ones_like(self.group, dtype=torch.bool)
+        turn = torch.arange(len(self.group))
         for back in range(1, history + 1):
-            before = place - back
-            known &= (before >= 0) & (self.sequence[before.clamp(min=0)] == self.sequence)
+            before = turn - back
+            has_history &= (before >= 0) & (self.sequence[before.clamp(min=0)] == self.sequence)
             keys.append(self.observation[before.clamp(min=0)])
-        keys.append(torch.where(known, -1, place))
+        keys.append(torch.where(has_history, -1, turn))
         return _Alike(of_turn=torch.unique(torch.stack(keys, dim=1), dim=0, return_inverse=True)[1])
 
 
@@ -336,8 +336,8 @@ def _states(rollouts: Rollouts) -> _States:
     if rollouts.segment is None or rollouts.observation is None:
         raise ValueError("credit over states needs the segment and the observation of every token")
     sequence = rollouts.sequence
-    place = torch.stack([sequence, rollouts.segment], dim=1)
-    turns, of_token = torch.unique(place, dim=0, return_inverse=True)
+    pairs = torch.stack([sequence, rollouts.segment], dim=1)
+    turns, of_token = torch.unique(pairs, dim=0, return_inverse=True)
     observation = torch.zeros(len(turns), dtype=torch.int64)
     observation[of_token] = rollouts.observation
     of_turn, segment = turns.unbind(1)

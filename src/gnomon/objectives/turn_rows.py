@@ -226,19 +226,22 @@ def _compared_turns(
         mean = math.fsum(among) / len(among)
         return (value - mean) / (math.sqrt(math.fsum((x - mean) ** 2 for x in among) / len(among)) + epsilon)
 
-    mine, every = _returns(own, gamma), [_returns(seen, gamma) for seen in company]
+    mine, every = _returns(own, gamma), [_returns(rollout, gamma) for rollout in company]
     if compared == "turns":
-        found = [apart(value, [x for returns in every for x in returns]) for value in mine]
+        credits = [apart(value, [x for returns in every for x in returns]) for value in mine]
     elif compared == "rollouts":
-        found = [apart(mine[k], [(*returns, *[0.0] * max_tokens)[k] for returns in every]) for k in range(own.length)]
+        credits = [apart(mine[k], [(*returns, *[0.0] * max_tokens)[k] for returns in every]) for k in range(own.length)]
     elif compared == "reached":
-        found = [apart(mine[k], [returns[k] for returns in every if len(returns) > k]) for k in range(own.length)]
+        credits = [apart(mine[k], [returns[k] for returns in every if len(returns) > k]) for k in range(own.length)]
     else:
-        paid = [apart(own.early[k], [seen.early[k] for seen in company if seen.length > k]) for k in range(own.length)]
-        found = [
+        paid = [
+            apart(own.early[k], [rollout.early[k] for rollout in company if rollout.length > k])
+            for k in range(own.length)
+        ]
+        credits = [
             math.fsum(gamma ** (later - k) * paid[later] for later in range(k, own.length)) for k in range(own.length)
         ]
-    return [value / (max_tokens * len(company)) for value in found]
+    return [value / (max_tokens * len(company)) for value in credits]
 
 
 def _constant_standardised(
@@ -260,8 +263,8 @@ def _constant_budget(own: Seen, others: Sequence[Seen], max_tokens: int, *, own_
         rest = math.fsum(math.fsum(other.early[segment:]) / budgets for other in others)
         group = (rest + own_share * to_come) / (len(others) + own_share)
         past = own.early[:segment]
-        known = math.fsum(2**k * score for k, score in enumerate(past)) / max(2**segment - 1, 1)
-        known *= (budgets - segment) / budgets
-        credit = to_come - (segment * known + (budgets - segment) * group) / budgets
+        past_mean = math.fsum(2**k * score for k, score in enumerate(past)) / max(2**segment - 1, 1)
+        past_mean *= (budgets - segment) / budgets
+        credit = to_come - (segment * past_mean + (budgets - segment) * group) / budgets
         credits.append(credit / (max_tokens * (1 + len(others))))
     return credits

@@ -59,16 +59,16 @@ def card_text(card: Card) -> str:
 @cache
 def definition(kind: type[StrEnum]) -> list[ast.stmt]:
     """The statements of an enumeration's source."""
-    (found,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(found, ast.ClassDef)
-    return found.body
+    (node,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(node, ast.ClassDef)
+    return node.body
 
 
 def words(member: StrEnum) -> str:
     """What is written under a member of an enumeration, on one line; empty where nothing is."""
     for line, below in itertools.pairwise(definition(type(member))):
-        named = isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id
-        if named == member.name and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+        name = isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id
+        if name == member.name and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             return " ".join(str(below.value.value).split())
     return ""
 
@@ -88,16 +88,16 @@ def enumerated(card: Card) -> list[tuple[str, str]]:
     """What was found by enumerating groups; empty where they are too large."""
     if card.exact is None or card.length is None:
         return []
-    found = card.exact
-    cosine = "nothing moves" if math.isnan(found.cosine) else f"{found.cosine:.6f} with the policy gradient ∇p"
+    exact = card.exact
+    cosine = "nothing moves" if math.isnan(exact.cosine) else f"{exact.cosine:.6f} with the policy gradient ∇p"
     noise = (
-        "nothing moves" if math.isinf(found.noise) else f"{number(found.noise)}, √variance / norm of the expectation"
+        "nothing moves" if math.isinf(exact.noise) else f"{number(exact.noise)}, √variance / norm of the expectation"
     )
     return [
-        ("groups", f"{found.groups}, of answers of up to 3 tokens, at p = {found.success:.3f}"),
-        ("bias", f"{'below 1e-9' if found.bias < 1e-9 else number(found.bias)}, largest error relative to the target"),
+        ("groups", f"{exact.groups}, of answers of up to 3 tokens, at p = {exact.success:.3f}"),
+        ("bias", f"{'below 1e-9' if exact.bias < 1e-9 else number(exact.bias)}, largest error relative to the target"),
         ("cosine", cosine),
-        ("variance", f"{number(found.variance)}, trace of the covariance, per group"),
+        ("variance", f"{number(exact.variance)}, trace of the covariance, per group"),
         ("noise", noise),
         ("length", length_words(card.length)),
     ]
@@ -158,21 +158,21 @@ def _bar(p: float, own: float) -> str:
     for value, sign in ((1.0, "│"), (0.5 / p, "×"), (own, "●")):
         if math.isnan(value) or value < 0:
             continue
-        place = round(round((math.log2(value) - LOW) * STEPS, 6)) if value > 0 else -1
-        if place < 0:
+        column = round(round((math.log2(value) - LOW) * STEPS, 6)) if value > 0 else -1
+        if column < 0:
             line[0] = "◂"
-        elif place >= width:
+        elif column >= width:
             line[-1] = "▸"
         else:
-            line[place] = sign
+            line[column] = sign
     return "".join(line).rstrip()
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> list[str]:
-    left = max((len(label) for label, _ in rows), default=0) + 4
+    indent = max((len(label) for label, _ in rows), default=0) + 4
     lines = []
     for label, text in rows:
-        folded = textwrap.wrap(text, WIDTH - left) or [""]
-        lines.append(f"  {label:<{left - 2}}{folded[0]}".rstrip())
-        lines += [" " * left + line for line in folded[1:]]
+        folded = textwrap.wrap(text, WIDTH - indent) or [""]
+        lines.append(f"  {label:<{indent - 2}}{folded[0]}".rstrip())
+        lines += [" " * indent + line for line in folded[1:]]
     return lines

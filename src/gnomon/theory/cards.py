@@ -100,14 +100,14 @@ def card(name: str, group: int = 4, **options: Value) -> Card:
 
 def declarations(row: Objective) -> dict[str, StrEnum]:
     """What a row declares, by what is declared; with a sampler apart for one update to a batch and for several."""
-    found: dict[str, StrEnum] = {}
+    values: dict[str, StrEnum] = {}
     for field in fields(row):
         value = getattr(row, field.name)
         if field.name == "mismatch":
-            found |= {"mismatch_one_update": row.mismatch_of_one_update, "mismatch_several_updates": value}
+            values |= {"mismatch_one_update": row.mismatch_of_one_update, "mismatch_several_updates": value}
         elif isinstance(value, StrEnum):
-            found[field.name] = value
-    return found
+            values[field.name] = value
+    return values
 
 
 SECTION = re.compile(r"^(Equation|Args|Returns|Raises|Source|Differs)\b[^:\n]*:\s*", re.M)

@@ -36,9 +36,9 @@ def comparison(left: Card, right: Card) -> str:
 
 
 def _facts(card: Card) -> list[tuple[str, str]]:
-    found = card.exact
-    cosine = "" if found is None or math.isnan(found.cosine) else number(found.cosine)
-    noise = "" if found is None or math.isinf(found.noise) else number(found.noise)
+    exact = card.exact
+    cosine = "" if exact is None or math.isnan(exact.cosine) else number(exact.cosine)
+    noise = "" if exact is None or math.isinf(exact.noise) else number(exact.noise)
     return [
         ("target", card.expected_gradient),
         ("equation", card.equation),
@@ -58,7 +58,7 @@ def _folded(cells: Sequence[str]) -> list[list[str]]:
     label, *texts = cells
     parts = [textwrap.wrap(text, WIDTH) or [""] for text in texts]
     lines = itertools.zip_longest(*parts, fillvalue="")
-    return [[label if place == 0 else "", *line] for place, line in enumerate(lines)]
+    return [[label if index == 0 else "", *line] for index, line in enumerate(lines)]
 
 
 def _weight(value: float) -> str:

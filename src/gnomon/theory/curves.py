@@ -21,7 +21,7 @@ from gnomon.theory.edge_cases import on_policy
 from gnomon.theory.exact import LARGEST, moments
 from gnomon.theory.world import World, correct, outcomes, world
 
-__all__ = ["GRID", "Curve", "count_weight", "curve", "equal_lengths", "measured", "tilted"]
+__all__ = ["GRID", "Curve", "count_weight", "curve", "equal_lengths", "tilted", "weight_and_cosine"]
 
 GRID = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Success rates that a curve is given at."""
@@ -79,33 +79,33 @@ def equal_lengths(row: Objective, group: int) -> CountWeight | None:
     return CountWeight(success=tuple(success), failure=tuple(failure))
 
 
-def tilted(place: World, logits: Tensor, p: float) -> Tensor:
+def tilted(space: World, logits: Tensor, p: float) -> Tensor:
     """[prefixes, 3] the policy that succeeds with probability p and is otherwise the one given.
 
     Right answers keep their chances among right answers, wrong ones among wrong ones.
     Args: p, 0 < p < 1.
     """
-    chance = place.chances(logits)
-    reward = torch.tensor([correct(answer) for answer in place.answers], dtype=logits.dtype)
+    chance = space.chances(logits)
+    reward = torch.tensor([correct(answer) for answer in space.answers], dtype=logits.dtype)
     now = float(chance @ reward)
     chance = chance * (reward * (p / now) + (1 - reward) * ((1 - p) / (1 - now)))
     mass = torch.zeros_like(logits)
-    mass.index_put_((place.prefix, place.choice), chance[place.answer], accumulate=True)
+    mass.index_put_((space.prefix, space.choice), chance[space.answer], accumulate=True)
     return mass.log()
 
 
-def measured(row: Objective, *, group: int, p: float, max_tokens: int = 2) -> tuple[float, float]:
+def weight_and_cosine(row: Objective, *, group: int, p: float, max_tokens: int = 2) -> tuple[float, float]:
     """w and cosine from every group of a world, at a policy tilted to p.
 
     Equation: w = E[g]·∇p / |∇p|².
     Raises: ValueError where the row refuses such groups.
     """
-    place = world(max_tokens)
-    policy = tilted(place, place.logits(), p)
-    possible = outcomes(place, policy, correct)
-    found = moments(row, place, policy=policy, behavior=policy, possible=possible, group=group).mean
-    truth = place.per_answer(place.scores(policy)).T @ (possible.chance * possible.reward)
-    along, size, norm = float(found @ truth), float(truth.norm()), float(found.norm())
+    space = world(max_tokens)
+    policy = tilted(space, space.logits(), p)
+    possible = outcomes(space, policy, correct)
+    gradient = moments(row, space, policy=policy, behavior=policy, possible=possible, group=group).mean
+    truth = space.per_answer(space.scores(policy)).T @ (possible.chance * possible.reward)
+    along, size, norm = float(gradient @ truth), float(truth.norm()), float(gradient.norm())
     return along / size**2, along / (size * norm) if norm > NOTHING else math.nan
 
 
@@ -119,7 +119,7 @@ def curve(row: Objective, *, group: int) -> Curve:
         how = "derived from the weights of the success counts: E[g] = w ∇p exactly, in any world"
         return _derived(weight, how=how, unit="1/L_max" if row.aggregate is constant else "1")
     if group <= LARGEST:
-        return _measured(row, group)
+        return _enumerated(row, group)
     if weight := equal_lengths(row, group):
         how = (
             "derived for a world in which all answers have one length |y|; where lengths differ, it is not all of E[g]"
@@ -134,14 +134,14 @@ def _derived(weight: CountWeight, *, how: str, unit: str) -> Curve:
     return Curve(how=how, unit=unit, w=w, relative=_relative(w, cosine), cosine=cosine)
 
 
-def _measured(row: Objective, group: int) -> Curve:
-    place = world(2)
-    points = [measured(row, group=group, p=p, max_tokens=place.max_tokens) for p in GRID]
+def _enumerated(row: Objective, group: int) -> Curve:
+    space = world(2)
+    points = [weight_and_cosine(row, group=group, p=p, max_tokens=space.max_tokens) for p in GRID]
     by_limit = row.aggregate is constant
-    w = tuple(value * (place.max_tokens if by_limit else 1) for value, _ in points)
+    w = tuple(value * (space.max_tokens if by_limit else 1) for value, _ in points)
     how = (
-        f"measured: the part of E[g] along ∇p over all groups of a world of {len(place.answers)} answers of up to "
-        f"{place.max_tokens} tokens; other policies have other values"
+        f"measured: the part of E[g] along ∇p over all groups of a world of {len(space.answers)} answers of up to "
+        f"{space.max_tokens} tokens; other policies have other values"
     )
     cosine = tuple(cosine for _, cosine in points)
     return Curve(how=how, unit="1/L_max" if by_limit else "1", w=w, relative=_relative(w, cosine), cosine=cosine)

@@ -34,7 +34,7 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
     count = torch.tensor([lengths])
     total = int(count.sum())
     nothing = torch.zeros(total, dtype=torch.float64)
-    seen = Rollouts(
+    rollouts = Rollouts(
         rewards=reward,
         lengths=count,
         answers=torch.arange(len(rewards))[None],
@@ -55,10 +55,10 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
         logp=nothing - 1,
         behavior_logp=nothing - 1,
         reference_logp=nothing - 1,
-        advantage=row.credits(seen),
-        sequence=seen.sequence,
+        advantage=row.credits(rollouts),
+        sequence=rollouts.sequence,
         group=nothing.long(),
-        right=seen.rewards.flatten()[seen.sequence] >= 1,
+        right=rollouts.rewards.flatten()[rollouts.sequence] >= 1,
     )
     sizes = Denominators(groups=1, sequences=len(rewards), tokens=total, max_tokens=max_tokens, group_tokens=(total,))
     return row.coefficients(tokens, sizes)
@@ -125,14 +125,14 @@ def _empty(row: Objective, group: int) -> str:
     if group == 1:
         return _described(row, [1.0], [0])
     lengths = [0, *[2] * (group - 1)]
-    others = [float(place % 2 == 0) for place in range(group - 1)]
+    others = [float(index % 2 == 0) for index in range(group - 1)]
     try:
-        failed, passed = (on_policy(row, [own, *others], lengths) for own in (0.0, 1.0))
+        if_failed, if_passed = (on_policy(row, [own, *others], lengths) for own in (0.0, 1.0))
     except ValueError as reason:
         return f"refused: {reason}"
-    if not (failed.isfinite().all() and passed.isfinite().all()):
+    if not (if_failed.isfinite().all() and if_passed.isfinite().all()):
         return "not finite"
-    noticed = not torch.allclose(failed, passed, rtol=SAME, atol=1e-12)
+    noticed = not torch.allclose(if_failed, if_passed, rtol=SAME, atol=1e-12)
     return "no token of its own to move; " + (
         "its reward still counts in the credit of the others" if noticed else "the credit of the others stays as it is"
     )
@@ -140,7 +140,7 @@ def _empty(row: Objective, group: int) -> str:
 
 def _real(row: Objective, group: int) -> str:
     """Whether rewards other than 0 and 1 are accepted, and what a shift and a doubling of them do."""
-    rewards = [(0.3, 1.0, -0.5, 0.7, 0.1)[place % 5] for place in range(group)]
+    rewards = [(0.3, 1.0, -0.5, 0.7, 0.1)[index % 5] for index in range(group)]
     lengths = [2] * group
     try:
         plain, shifted, doubled = (
@@ -153,8 +153,8 @@ def _real(row: Objective, group: int) -> str:
     if size < 1e-12:
         return "accepted, and nothing moves"
 
-    def near(found: Tensor, wanted: Tensor) -> bool:
-        return float((found - wanted).abs().max()) <= SAME * size
+    def near(actual: Tensor, expected: Tensor) -> bool:
+        return float((actual - expected).abs().max()) <= SAME * size
 
     shift = "changes nothing" if near(shifted, plain) else "changes the coefficients"
     scale = "stay" if near(doubled, plain) else "double" if near(doubled, 2 * plain) else "neither stay nor double"

@@ -50,7 +50,7 @@ class Moments:
 
 def moments(
     row: Objective,
-    place: World,
+    space: World,
     *,
     policy: Tensor,
     behavior: Tensor,
@@ -67,19 +67,19 @@ def moments(
     members, orderings = multisets(len(possible.answer), group)
     chance = orderings * possible.chance[members].prod(dim=1)
     answer = possible.answer[members].flatten()
-    lengths = place.lengths[answer]
+    lengths = space.lengths[answer]
     sequence = torch.repeat_interleave(torch.arange(len(answer)), lengths)
-    first = (place.lengths.cumsum(0) - place.lengths)[answer] - (lengths.cumsum(0) - lengths)
+    first = (space.lengths.cumsum(0) - space.lengths)[answer] - (lengths.cumsum(0) - lengths)
     token = torch.arange(len(sequence)) + first[sequence]
     if row.credit is terminal:
         advantage = row.advantage(possible.reward[members]).flatten()[sequence]
     elif row.scope is Scope.GROUP:
-        advantage = row.credits(step_of(place, possible, members))
+        advantage = row.credits(step_of(space, possible, members))
     else:
-        steps = _one_by_one(step_of(place, possible, members))
+        steps = _one_by_one(step_of(space, possible, members))
         advantage = torch.cat([row.credits(step) for step in steps])
-    policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
-    proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
+    policy_logp, behavior_logp = space.logp(policy)[token], space.logp(behavior)[token]
+    proximal_logp = behavior_logp if proximal is None else space.logp(proximal)[token]
     supplied = None if possible.demonstrated is None else possible.demonstrated[members].flatten()[sequence]
     right = possible.reward[members].flatten()[sequence] >= 1
     totals = lengths.reshape(-1, group).sum(dim=1)
@@ -97,10 +97,10 @@ def moments(
             right=right[part],
         )
         sizes = Denominators(
-            groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens, group_tokens=tuple(totals.tolist())
+            groups=1, sequences=group, tokens=total, max_tokens=space.max_tokens, group_tokens=tuple(totals.tolist())
         )
         kappa[part] = row.coefficients(tokens, sizes)
-    weighted = kappa[:, None] * place.scores(policy)[token]
+    weighted = kappa[:, None] * space.scores(policy)[token]
     gradient = torch.zeros(len(members), weighted.shape[1], dtype=weighted.dtype)
     gradient.index_add_(0, sequence // group, weighted)
     mean = chance @ gradient
@@ -124,11 +124,12 @@ def _alike(totals: Tensor, owner: Tensor, *, alone: bool) -> Iterator[tuple[int,
 
 def _one_by_one(step: Rollouts) -> Iterator[Rollouts]:
     """Every group of a step as a step of its own."""
-    known = {field.name: getattr(step, field.name) for field in fields(step)}
-    known = {name: values for name, values in known.items() if values is not None}
+    tensors = {field.name: getattr(step, field.name) for field in fields(step)}
+    tensors = {name: values for name, values in tensors.items() if values is not None}
     sizes = step.lengths.sum(dim=1).tolist()
     parts = {
-        name: values.split_with_sizes([1] * len(sizes) if values.dim() > 1 else sizes) for name, values in known.items()
+        name: values.split_with_sizes([1] * len(sizes) if values.dim() > 1 else sizes)
+        for name, values in tensors.items()
     }
     for group in zip(*parts.values(), strict=True):
         yield Rollouts(**dict(zip(parts, group, strict=True)))
@@ -142,39 +143,39 @@ def multisets(kinds: int, size: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(members), torch.tensor(orderings, dtype=torch.float64)
 
 
-def declared_gradient(target: Target, place: World, *, policy: Tensor, possible: Outcomes, group: int) -> Tensor:
+def declared_gradient(target: Target, space: World, *, policy: Tensor, possible: Outcomes, group: int) -> Tensor:
     """[parameters] the expected gradient that the target claims: Σ π(y) h(y) ∇log π(y).
 
     An answer that occurs with several rewards counts once: its outcomes share π(y) as they do where it was sampled.
     Args: policy, the logits whose π and ∇log π are meant; possible, whose law the shape h is frozen at.
     """
     supplied = possible.demonstrated
-    sampled = possible.chance if supplied is None else torch.where(supplied, 0.0, possible.chance)
-    whole = torch.zeros(len(place.answers), dtype=sampled.dtype).index_add(0, possible.answer, sampled)
-    share = torch.where(sampled > 0, sampled / whole[possible.answer], sampled)
-    chance = sampled.sum() * share * place.chances(policy)[possible.answer]
+    sampled_chance = possible.chance if supplied is None else torch.where(supplied, 0.0, possible.chance)
+    whole = torch.zeros(len(space.answers), dtype=sampled_chance.dtype).index_add(0, possible.answer, sampled_chance)
+    share = torch.where(sampled_chance > 0, sampled_chance / whole[possible.answer], sampled_chance)
+    chance = sampled_chance.sum() * share * space.chances(policy)[possible.answer]
     if supplied is not None:
         chance = torch.where(supplied, possible.chance, chance)
-    weight = shapes(target, place, possible=possible, group=group) * chance[place.owner(possible)]
-    return weight @ place.scores(policy)[place.tokens(possible)]
+    weight = shapes(target, space, possible=possible, group=group) * chance[space.owner(possible)]
+    return weight @ space.scores(policy)[space.tokens(possible)]
 
 
-def shapes(target: Target, place: World, *, possible: Outcomes, group: int) -> Tensor:
+def shapes(target: Target, space: World, *, possible: Outcomes, group: int) -> Tensor:
     """[tokens of every outcome, end to end] the shape h of a target, frozen where `possible` was sampled."""
     if isinstance(target, TokenShape | ClosedForm):
-        chances = place.chances_of(possible)
+        chances = space.chances_of(possible)
         if isinstance(target, TokenShape):
-            found = [value for own, _ in chances for value in target.shape(own, chances, group, place.max_tokens)]
+            values = [value for own, _ in chances for value in target.shape(own, chances, group, space.max_tokens)]
         else:
-            shape = target.shape(chances, group, place.max_tokens)
+            shape = target.shape(chances, group, space.max_tokens)
             if shape is None:
                 raise ValueError(f"no closed form is known for groups of {group}")
-            found = [value for own, _ in chances for value in shape(own)]
-        return torch.tensor(found, dtype=torch.float64)
-    law = possible.law(place)
-    lengths = place.lengths[possible.answer]
+            values = [value for own, _ in chances for value in shape(own)]
+        return torch.tensor(values, dtype=torch.float64)
+    law = possible.law(space)
+    lengths = space.lengths[possible.answer]
     each = [
-        target.shape(reward, length, law, group, place.max_tokens)
+        target.shape(reward, length, law, group, space.max_tokens)
         for reward, length in zip(possible.reward.tolist(), lengths.tolist(), strict=True)
     ]
     return torch.tensor(each, dtype=torch.float64).repeat_interleave(lengths)
@@ -236,50 +237,50 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
     """
     if not 1 <= group <= LARGEST:
         raise ValueError(f"groups of 1 to {LARGEST} can be enumerated, not of {group}")
-    chosen = objective(row) if isinstance(row, str) else row
-    place = world()
-    policy = place.logits()
-    plain, possible = outcomes(place, policy, reward), outcomes_for(chosen, place, policy, reward)
-    found = moments(chosen, place, policy=policy, behavior=policy, possible=possible, group=group)
-    claim = declared_gradient(chosen.target, place, policy=policy, possible=possible, group=group)
-    truth = place.per_answer(place.scores(policy)).T @ (plain.chance * plain.reward)
-    size, norm = float(claim.abs().max()), float(found.mean.norm())
-    turns, turns_cosine = _by_turn(chosen, place, possible, found.mean)
+    declared_row = objective(row) if isinstance(row, str) else row
+    space = world()
+    policy = space.logits()
+    plain, possible = outcomes(space, policy, reward), outcomes_for(declared_row, space, policy, reward)
+    row_moments = moments(declared_row, space, policy=policy, behavior=policy, possible=possible, group=group)
+    claim = declared_gradient(declared_row.target, space, policy=policy, possible=possible, group=group)
+    truth = space.per_answer(space.scores(policy)).T @ (plain.chance * plain.reward)
+    size, norm = float(claim.abs().max()), float(row_moments.mean.norm())
+    turns, turns_cosine = _by_turn(declared_row, space, possible, row_moments.mean)
     return ExactReport(
-        name=chosen.name,
+        name=declared_row.name,
         group=group,
-        target=chosen.expected_gradient,
-        bias=float((found.mean - claim).abs().max()) / (size or 1.0),
-        cosine=float(found.mean @ truth) / (norm * float(truth.norm())) if norm else math.nan,
-        variance=found.variance,
-        noise=math.sqrt(found.variance) / norm if norm else math.inf,
+        target=declared_row.expected_gradient,
+        bias=float((row_moments.mean - claim).abs().max()) / (size or 1.0),
+        cosine=float(row_moments.mean @ truth) / (norm * float(truth.norm())) if norm else math.nan,
+        variance=row_moments.variance,
+        noise=math.sqrt(row_moments.variance) / norm if norm else math.inf,
         expected_norm=norm,
         target_norm=float(claim.norm()),
         success=float(plain.chance @ plain.reward),
-        groups=found.groups,
+        groups=row_moments.groups,
         turns=turns,
         turns_cosine=turns_cosine,
     )
 
 
-def _by_turn(row: Objective, place: World, possible: Outcomes, mean: Tensor) -> tuple[tuple[float, ...], float | None]:
+def _by_turn(row: Objective, space: World, possible: Outcomes, mean: Tensor) -> tuple[tuple[float, ...], float | None]:
     """`turns` and `turns_cosine` of a report; turns are tokens here, and every prefix has parameters of its own."""
     if Need.BUDGETS in row.needs:
         return (), None
-    step = step_of(place, possible, torch.arange(len(possible.answer))[None])
+    step = step_of(space, possible, torch.arange(len(possible.answer))[None])
     if torch.equal(row.credits(step), row.credits(replace(step, segment_rewards=None))):
         return (), None
-    depth = torch.arange(place.max_tokens)
-    earned = torch.where(depth < place.lengths[:, None], place.early(possible), 0.0).sum(dim=1)
-    logits = place.logits()
-    truth = (place.per_answer(place.scores(logits)).T @ (place.chances(logits) * earned)).reshape(place.prefixes, -1)
-    of_prefix = torch.zeros(place.prefixes, dtype=torch.int64)
-    start = place.lengths.cumsum(0) - place.lengths
-    of_prefix[place.prefix] = torch.arange(len(place.prefix)) - start[place.answer]
-    found = mean.reshape(truth.shape)
+    depth = torch.arange(space.max_tokens)
+    earned = torch.where(depth < space.lengths[:, None], space.early(possible), 0.0).sum(dim=1)
+    logits = space.logits()
+    truth = (space.per_answer(space.scores(logits)).T @ (space.chances(logits) * earned)).reshape(space.prefixes, -1)
+    of_prefix = torch.zeros(space.prefixes, dtype=torch.int64)
+    start = space.lengths.cumsum(0) - space.lengths
+    of_prefix[space.prefix] = torch.arange(len(space.prefix)) - start[space.answer]
+    gradient = mean.reshape(truth.shape)
     products, squares = (
-        torch.zeros(place.max_tokens, dtype=truth.dtype).index_add(0, of_prefix, (one * truth).sum(dim=1))
-        for one in (found, truth)
+        torch.zeros(space.max_tokens, dtype=truth.dtype).index_add(0, of_prefix, (one * truth).sum(dim=1))
+        for one in (gradient, truth)
     )
-    cosine = float((found * truth).sum() / (found.norm() * truth.norm()))
+    cosine = float((gradient * truth).sum() / (gradient.norm() * truth.norm()))
     return tuple((products / squares).tolist()), cosine

@@ -93,8 +93,8 @@ def length_bias(
     right = torch.cat([torch.arange(2).repeat_interleave(max_tokens), torch.arange(2)]).to(torch.float64)
     chance = chance * (right * success + (1 - right) * (1 - success))
     members, orderings = multisets(len(chance), group)
-    found = _gradients(row, right[members], lengths[members], ended[members], stop=stop, max_tokens=max_tokens)
-    mean = (orderings * chance[members].prod(dim=1)) @ found
+    gradients = _gradients(row, right[members], lengths[members], ended[members], stop=stop, max_tokens=max_tokens)
+    mean = (orderings * chance[members].prod(dim=1)) @ gradients
     return LengthBias(right=float(mean[0]), wrong=float(mean[1]), right_error=0.0, wrong_error=0.0, groups=len(members))
 
 
@@ -118,8 +118,8 @@ def sampled_length_bias(
     natural = torch.empty(groups, group, dtype=torch.float64).geometric_(stop, generator=source).long()
     lengths, ended = natural.clamp(max=max_tokens), natural <= max_tokens
     order = lengths.sum(dim=1).argsort(stable=True)
-    found = _gradients(row, right[order], lengths[order], ended[order], stop=stop, max_tokens=max_tokens)
-    mean, error = found.mean(dim=0), found.std(dim=0) / math.sqrt(groups)
+    gradients = _gradients(row, right[order], lengths[order], ended[order], stop=stop, max_tokens=max_tokens)
+    mean, error = gradients.mean(dim=0), gradients.std(dim=0) / math.sqrt(groups)
     return LengthBias(
         right=float(mean[0]),
         wrong=float(mean[1]),
@@ -138,30 +138,30 @@ def _gradients(
     parts = []
     for start, end in _runs(lengths.sum(dim=1).tolist()):
         mine = slice(start, end)
-        seen, last = _seen(right[mine], lengths[mine]), lengths[mine].flatten().cumsum(0) - 1
+        rollouts, last = _rollouts(right[mine], lengths[mine]), lengths[mine].flatten().cumsum(0) - 1
         stops = torch.zeros(int(last[-1]) + 1, dtype=torch.bool)
         stops[last] = ended[mine].flatten()
         logp = torch.where(stops, math.log(stop), math.log1p(-stop)).to(torch.float64)
         agree = torch.full_like(logp, stop**2 + (1 - stop) ** 2)
-        seen = replace(seen, logp=logp, reference_logp=logp, collision=agree)
-        kappa = _coefficients(row, seen, logp, max_tokens=max_tokens)
-        pushed = torch.zeros(seen.rewards.numel(), dtype=torch.float64)
-        pushed.index_add_(0, seen.sequence, kappa * (stops.to(torch.float64) - stop))
-        pushed = pushed.reshape(seen.rewards.shape)
-        parts.append(torch.stack([(pushed * seen.rewards).sum(1), (pushed * (1 - seen.rewards)).sum(1)], dim=1))
+        rollouts = replace(rollouts, logp=logp, reference_logp=logp, collision=agree)
+        kappa = _coefficients(row, rollouts, logp, max_tokens=max_tokens)
+        pushed = torch.zeros(rollouts.rewards.numel(), dtype=torch.float64)
+        pushed.index_add_(0, rollouts.sequence, kappa * (stops.to(torch.float64) - stop))
+        pushed = pushed.reshape(rollouts.rewards.shape)
+        parts.append(torch.stack([(pushed * rollouts.rewards).sum(1), (pushed * (1 - rollouts.rewards)).sum(1)], dim=1))
     return torch.empty_like(joined := torch.cat(parts)).index_copy_(0, order, joined)
 
 
 def _runs(values: list[int]) -> Iterator[tuple[int, int]]:
     """Bounds of the runs of equal values: groups with as many tokens share their denominators."""
     start = 0
-    for place in range(1, len(values) + 1):
-        if place == len(values) or values[place] != values[start]:
-            yield start, place
-            start = place
+    for end in range(1, len(values) + 1):
+        if end == len(values) or values[end] != values[start]:
+            yield start, end
+            start = end
 
 
-def _seen(right: Tensor, lengths: Tensor) -> Rollouts:
+def _rollouts(right: Tensor, lengths: Tensor) -> Rollouts:
     """The groups as credit sees them: one segment each, two different answers, nothing expected."""
     total = int(lengths.sum())
     return Rollouts(
@@ -181,15 +181,15 @@ def _seen(right: Tensor, lengths: Tensor) -> Rollouts:
     )
 
 
-def _coefficients(row: Objective, seen: Rollouts, logp: Tensor, *, max_tokens: int) -> Tensor:
+def _coefficients(row: Objective, rollouts: Rollouts, logp: Tensor, *, max_tokens: int) -> Tensor:
     """[T] of groups of as many tokens, each a step of its own."""
-    groups, size = seen.rewards.shape
+    groups, size = rollouts.rewards.shape
     total = len(logp) // groups
     if (row.scope is Scope.STEP or row.reach is Reach.STEP) and groups > 1:
-        ends = seen.lengths.sum(dim=1).cumsum(0).tolist()
+        ends = rollouts.lengths.sum(dim=1).cumsum(0).tolist()
         parts = []
-        for place, end in enumerate(ends):
-            alone = _seen(seen.rewards[place : place + 1], seen.lengths[place : place + 1])
+        for index, end in enumerate(ends):
+            alone = _rollouts(rollouts.rewards[index : index + 1], rollouts.lengths[index : index + 1])
             part = logp[end - total : end]
             parts.append(
                 _coefficients(row, replace(alone, logp=part, reference_logp=part), part, max_tokens=max_tokens)
@@ -199,9 +199,9 @@ def _coefficients(row: Objective, seen: Rollouts, logp: Tensor, *, max_tokens: i
         logp=logp,
         behavior_logp=logp,
         reference_logp=logp,
-        advantage=row.credits(seen),
-        sequence=seen.sequence,
-        group=seen.sequence // size,
+        advantage=row.credits(rollouts),
+        sequence=rollouts.sequence,
+        group=rollouts.sequence // size,
     )
     sizes = Denominators(groups=1, sequences=size, tokens=total, max_tokens=max_tokens, group_tokens=(total,) * groups)
     return row.coefficients(tokens, sizes)

@@ -56,48 +56,48 @@ class Scores:
         )
 
 
-def local_sensitivity(seen: Scores) -> float:
+def local_sensitivity(scores: Scores) -> float:
     """An estimate of ℓ = |∇log p|².
 
     Equation: ℓ̂ = (|ΣS|² − Σ|S|²)/(K(K−1)) over the successes.
     Returns: NaN for fewer than two successes.
     """
-    return _pairs(seen.won_whole, seen.won_squares, seen.successes)
+    return _pairs(scores.won_whole, scores.won_squares, scores.successes)
 
 
-def success_scatter(seen: Scores) -> float:
+def success_scatter(scores: Scores) -> float:
     """An estimate of t, the trace of the covariance of the score of a success.
 
     Equation: t̂ = Σ|S|²/K − ℓ̂.
     Returns: NaN for fewer than two successes.
     """
-    return seen.won_squares / max(seen.successes, 1) - local_sensitivity(seen)
+    return scores.won_squares / max(scores.successes, 1) - local_sensitivity(scores)
 
 
-def odds_sensitivity(seen: Scores) -> float:
+def odds_sensitivity(scores: Scores) -> float:
     """An estimate of Λ = |∇log(p/(1−p))|², which needs no factor (1−p)².
 
     Equation: Λ̂ = ℓ̂₊ + ℓ̂₋ − 2·S̄₊·S̄₋, ℓ̂₋ as ℓ̂ over the failures, S̄ the mean scores.
     Returns: NaN for fewer than two successes or two failures.
     """
-    lost = _pairs(seen.lost_whole, seen.lost_squares, seen.failures)
-    across = seen.across / max(seen.successes * seen.failures, 1)
-    return local_sensitivity(seen) + lost - 2 * across
+    lost = _pairs(scores.lost_whole, scores.lost_squares, scores.failures)
+    across = scores.across / max(scores.successes * scores.failures, 1)
+    return local_sensitivity(scores) + lost - 2 * across
 
 
-def slope_square(seen: Scores) -> float:
+def slope_square(scores: Scores) -> float:
     """An estimate of |∇p|², from groups with any number of successes.
 
     Equation: Σ_{i≠j} (rᵢ − b)(rⱼ − b)·Sᵢ·Sⱼ/(n(n−1)), b the mean reward of the others without i and j.
     Returns: NaN for groups of fewer than three.
     """
-    count = seen.successes + seen.failures
+    count = scores.successes + scores.failures
     if count < 3:
         return math.nan
-    both, none, one = (won / (count - 2) for won in (seen.successes - 2, seen.successes, seen.successes - 1))
-    total = (1 - both) ** 2 * (seen.won_whole - seen.won_squares)
-    total += none**2 * (seen.lost_whole - seen.lost_squares)
-    return (total - 2 * one * (1 - one) * seen.across) / (count * (count - 1))
+    both, none, one = (won / (count - 2) for won in (scores.successes - 2, scores.successes, scores.successes - 1))
+    total = (1 - both) ** 2 * (scores.won_whole - scores.won_squares)
+    total += none**2 * (scores.lost_whole - scores.lost_squares)
+    return (total - 2 * one * (1 - one) * scores.across) / (count * (count - 1))
 
 
 def _pairs(whole: float, squares: float, count: int) -> float:

@@ -16,7 +16,7 @@ __all__ = ["timestep_gradient", "true_values"]
 
 
 def timestep_gradient(
-    place: World, size: int, *, policy: Tensor, behavior: Tensor, rewards: Tensor, critic: Tensor | None = None
+    space: World, size: int, *, policy: Tensor, behavior: Tensor, rewards: Tensor, critic: Tensor | None = None
 ) -> Moments:
     """Mean and covariance trace of the gradient of one answer, sampled from `behavior`, taken at `policy`.
 
@@ -25,35 +25,35 @@ def timestep_gradient(
     Args: size: tokens per timestep, 1 or more; policy, behavior: [prefixes, 3] logits; rewards: [answers]; critic:
         [prefixes] values that the credit of a timestep ends in (λ = 0).
     """
-    start = place.lengths.cumsum(0) - place.lengths
-    position = torch.arange(len(place.answer)) - start[place.answer]
-    owner = place.answer * place.max_tokens + position // size
+    start = space.lengths.cumsum(0) - space.lengths
+    position = torch.arange(len(space.answer)) - start[space.answer]
+    owner = space.answer * space.max_tokens + position // size
     first, last = position % size == 0, torch.roll(owner, -1) != owner
-    log_ratio = place.logp(policy) - place.logp(behavior)
+    log_ratio = space.logp(policy) - space.logp(behavior)
 
     def summed(values: Tensor) -> Tensor:
-        return values.new_zeros(len(place.answers) * place.max_tokens).index_add(0, owner, values)[owner]
+        return values.new_zeros(len(space.answers) * space.max_tokens).index_add(0, owner, values)[owner]
 
     ratio = summed(log_ratio).exp()
-    credit = rewards[place.answer]
+    credit = rewards[space.answer]
     if critic is not None:
-        values = critic[place.prefix]
-        after = torch.where(torch.roll(place.answer, -1) == place.answer, torch.roll(values, -1), credit)
+        values = critic[space.prefix]
+        after = torch.where(torch.roll(space.answer, -1) == space.answer, torch.roll(values, -1), credit)
         change = torch.where(last, after, 0.0) - torch.where(first, values, 0.0)
         credit = summed(change)
-    each = place.per_answer((ratio * credit)[:, None] * place.scores(policy))
-    chance = place.chances(behavior)
+    each = space.per_answer((ratio * credit)[:, None] * space.scores(policy))
+    chance = space.chances(behavior)
     mean = chance @ each
     variance = chance @ (each - mean).square().sum(dim=1)
-    return Moments(mean=mean, variance=float(variance), groups=len(place.answers))
+    return Moments(mean=mean, variance=float(variance), groups=len(space.answers))
 
 
-def true_values(place: World, *, policy: Tensor, rewards: Tensor) -> Tensor:
+def true_values(space: World, *, policy: Tensor, rewards: Tensor) -> Tensor:
     """[prefixes] the expected reward of an answer that the policy continues from each prefix."""
-    logp = place.logp(policy)
-    start = place.lengths.cumsum(0) - place.lengths
+    logp = space.logp(policy)
+    start = space.lengths.cumsum(0) - space.lengths
     before = logp.cumsum(0) - logp
-    reached = (before - before[start][place.answer]).exp()  # Chance of the prefix itself.
-    whole = place.chances(policy)[place.answer]
-    later = whole / reached * rewards[place.answer]
-    return later.new_zeros(place.prefixes).index_add(0, place.prefix, later)
+    reached = (before - before[start][space.answer]).exp()  # Chance of the prefix itself.
+    whole = space.chances(policy)[space.answer]
+    later = whole / reached * rewards[space.answer]
+    return later.new_zeros(space.prefixes).index_add(0, space.prefix, later)

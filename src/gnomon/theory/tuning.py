@@ -171,29 +171,31 @@ def scored_terms(groups: Sequence[Scored], *, group: int, of: Metric) -> GainTer
     if not of.successes:
         raise ValueError("log p needs ℓ from groups with one success, and measuring ℓ takes two: use gain_terms")
     least = group + of.successes + of.failures
-    if not groups or group < 1 or min(seen.rollouts for seen in groups) < least:
+    if not groups or group < 1 or min(scored.rollouts for scored in groups) < least:
         raise ValueError(f"{of.name} in groups of {group} needs measured groups of at least {least} rollouts")
     sensitivity, square = [0.0], [0.0]
     for count in range(1, group + 1):
         ways, rest = math.comb(group, count), group - count
-        worth = (_chance(seen, count + of.successes, rest + of.failures) * _local(seen) for seen in groups)
-        sizes = ((1 - 1 / count) * _local(seen) + seen.squares / max(seen.successes, 1) / count for seen in groups)
-        noise = (_chance(seen, count, rest) * size for seen, size in zip(groups, sizes, strict=True))
+        worth = (_chance(scored, count + of.successes, rest + of.failures) * _local(scored) for scored in groups)
+        sizes = (
+            (1 - 1 / count) * _local(scored) + scored.squares / max(scored.successes, 1) / count for scored in groups
+        )
+        noise = (_chance(scored, count, rest) * size for scored, size in zip(groups, sizes, strict=True))
         sensitivity.append(of.scale * ways * math.fsum(worth) / len(groups))
         square.append(ways * math.fsum(noise) / len(groups))
     return GainTerms(sensitivity=tuple(sensitivity), noise=tuple(square))
 
 
-def _local(seen: Scored) -> float:
+def _local(scored: Scored) -> float:
     """ℓ̂; zero where too few succeed, whose weight is zero too wherever ℓ counts."""
-    pairs = seen.successes * (seen.successes - 1)
-    return (seen.whole - seen.squares) / pairs if pairs else 0.0
+    pairs = scored.successes * (scored.successes - 1)
+    return (scored.whole - scored.squares) / pairs if pairs else 0.0
 
 
-def _chance(seen: Scored, successes: int, failures: int) -> float:
+def _chance(scored: Scored, successes: int, failures: int) -> float:
     """(K₀)_a(n−K₀)_b/(n)_{a+b}."""
-    won, lost = math.perm(seen.successes, successes), math.perm(seen.rollouts - seen.successes, failures)
-    return won * lost / math.perm(seen.rollouts, successes + failures)
+    won, lost = math.perm(scored.successes, successes), math.perm(scored.rollouts - scored.successes, failures)
+    return won * lost / math.perm(scored.rollouts, successes + failures)
 
 
 def metric_gain(scale: Sequence[float], of: GainTerms) -> float:

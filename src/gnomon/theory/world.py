@@ -133,13 +133,13 @@ class World:
         """[tokens of every outcome, end to end] the outcome that each belongs to."""
         return torch.arange(len(possible.answer)).repeat_interleave(self.lengths[possible.answer])
 
-    def seen(self, possible: Outcomes) -> list[Seen]:
+    def rollouts(self, possible: Outcomes) -> list[Seen]:
         """Every outcome in plain numbers."""
         token = self.tokens(possible)
         sizes = self.lengths[possible.answer].tolist()
         mine = (possible.logp, self.entropy(possible.logp), self.collision(possible.logp))
-        known = (self.guess()[self.prefix], self.logp(self.anchor()), *mine)
-        values, reference, logp, entropy, collision = (torch.split(x[token], sizes) for x in known)
+        per_token = (self.guess()[self.prefix], self.logp(self.anchor()), *mine)
+        values, reference, logp, entropy, collision = (torch.split(x[token], sizes) for x in per_token)
         observations = torch.split(self.observation()[token], sizes)
         early, split = self.early(possible).tolist(), parts(possible.reward).tolist()
         ended, beyond = self.ended()[possible.answer].tolist(), self.beyond()[possible.answer].tolist()
@@ -167,7 +167,7 @@ class World:
 
     def chances_of(self, possible: Outcomes) -> Chances:
         """Every outcome in plain numbers, with its chance."""
-        return list(zip(self.seen(possible), possible.chance.tolist(), strict=True))
+        return list(zip(self.rollouts(possible), possible.chance.tolist(), strict=True))
 
     def per_answer(self, values: Tensor) -> Tensor:
         """[answers, …] sum over the tokens of each answer of [T, …] values."""
@@ -228,23 +228,23 @@ class Outcomes:
     early: Tensor | None = None
     """[Y, max_tokens] what arrives after each token. None: the reward of the answer, were it cut there."""
 
-    def law(self, place: World) -> Law:
+    def law(self, space: World) -> Law:
         """The joint distribution of reward and length."""
         chance: dict[tuple[float, int], float] = {}
-        lengths = place.lengths[self.answer].tolist()
+        lengths = space.lengths[self.answer].tolist()
         for reward, length, share in zip(self.reward.tolist(), lengths, self.chance.tolist(), strict=True):
             chance[reward, length] = chance.get((reward, length), 0.0) + share
         return tuple((reward, length, share) for (reward, length), share in chance.items())
 
 
-def outcomes(place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
+def outcomes(space: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
     """The answers, with their chances under `behavior` logits and the reward of each."""
-    rewards = torch.tensor([reward(text) for text in place.answers], dtype=behavior.dtype)
+    rewards = torch.tensor([reward(text) for text in space.answers], dtype=behavior.dtype)
     return Outcomes(
-        answer=torch.arange(len(place.answers)),
-        chance=place.chances(behavior),
+        answer=torch.arange(len(space.answers)),
+        chance=space.chances(behavior),
         reward=rewards,
-        logp=place.logp(behavior),
+        logp=space.logp(behavior),
     )
 
 
@@ -254,23 +254,23 @@ SHOWN = {2: 0.15, 9: 0.1}
 
 def with_demonstrations(possible: Outcomes) -> Outcomes:
     """The same rollouts, some given instead of sampled."""
-    shown, share = torch.tensor(list(SHOWN)), torch.tensor(list(SHOWN.values()), dtype=possible.chance.dtype)
+    answers, share = torch.tensor(list(SHOWN)), torch.tensor(list(SHOWN.values()), dtype=possible.chance.dtype)
     return replace(
         possible,
-        answer=torch.cat([possible.answer, shown]),
+        answer=torch.cat([possible.answer, answers]),
         chance=torch.cat([possible.chance * (1 - share.sum()), share]),
-        reward=torch.cat([possible.reward, possible.reward[shown]]),
-        demonstrated=torch.arange(len(possible.answer) + len(shown)) >= len(possible.answer),
+        reward=torch.cat([possible.reward, possible.reward[answers]]),
+        demonstrated=torch.arange(len(possible.answer) + len(answers)) >= len(possible.answer),
     )
 
 
-def outcomes_for(row: Objective, place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
+def outcomes_for(row: Objective, space: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
     """`outcomes`, with demonstrations among them for a row that asks for some."""
-    possible = outcomes(place, behavior, reward)
+    possible = outcomes(space, behavior, reward)
     return with_demonstrations(possible) if Need.DEMONSTRATIONS in row.needs else possible
 
 
-def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
+def step_of(space: World, possible: Outcomes, members: Tensor) -> Rollouts:
     """A step: everything that credit may look at.
 
     The critic is a fixed guess at every prefix, and wrong, as is what the past expects. The reference stands apart
@@ -278,25 +278,25 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
     Args: members, [groups, N] which outcomes.
     """
     answers = possible.answer[members]
-    token = place.tokens(replace(possible, answer=answers.flatten()))
-    start = place.lengths.cumsum(0) - place.lengths
+    token = space.tokens(replace(possible, answer=answers.flatten()))
+    start = space.lengths.cumsum(0) - space.lengths
     return Rollouts(
         rewards=possible.reward[members],
-        lengths=place.lengths[answers],
+        lengths=space.lengths[answers],
         answers=answers,
         baseline=torch.full(answers.shape, PAST, dtype=torch.float64),
         greedy=torch.full(answers.shape, GREEDY, dtype=torch.float64),
-        ended=place.ended()[answers],
-        beyond=place.beyond()[answers],
+        ended=space.ended()[answers],
+        beyond=space.beyond()[answers],
         demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
         parts=parts(possible.reward[members]),
         part_weights=torch.tensor(PART_WEIGHTS, dtype=torch.float64).expand(*answers.shape, -1),
-        segment=token - start[place.answer[token]],
-        observation=place.observation()[token],
-        segment_rewards=place.early(possible)[members],
-        values=place.guess()[place.prefix[token]],
+        segment=token - start[space.answer[token]],
+        observation=space.observation()[token],
+        segment_rewards=space.early(possible)[members],
+        values=space.guess()[space.prefix[token]],
         logp=possible.logp[token],
-        reference_logp=place.logp(place.anchor())[token],
-        entropy=place.entropy(possible.logp)[token],
-        collision=place.collision(possible.logp)[token],
+        reference_logp=space.logp(space.anchor())[token],
+        entropy=space.entropy(possible.logp)[token],
+        collision=space.collision(possible.logp)[token],
     )

@@ -42,8 +42,8 @@ def environment_facts(name: str, runs: Rows, folders: Mapping[str, Path]) -> dic
     """The facts of one environment. Raises: NotShown for one that neither ships nor has a run."""
     own = [row for row in runs if row.get("env") == name]
     if not own and name not in ENVS:
-        known = [row["name"] for row in environment_rows(runs)]
-        near = {each: f"/environment/{quote(each)}" for each in difflib.get_close_matches(name, known, 5)}
+        names = [row["name"] for row in environment_rows(runs)]
+        near = {each: f"/environment/{quote(each)}" for each in difflib.get_close_matches(name, names, 5)}
         raise NotShown(f"No environment is named {name!r}.", near)
     rows = [{**row, "audit": receipt(folders[row["name"]])} for row in own]
     word = shlex.quote(name)
