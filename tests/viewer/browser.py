@@ -40,7 +40,9 @@ class Browser:
         port = ready.read_text().split("\n")[0]
         made = json.load(urlopen(Request(f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT"), timeout=60))
         self._open = ExitStack()
-        self._socket = self._open.enter_context(connect(made["webSocketDebuggerUrl"], max_size=None, ping_interval=None))
+        self._socket = self._open.enter_context(
+            connect(made["webSocketDebuggerUrl"], max_size=None, ping_interval=None)
+        )
         self._count = 0
         self.requests: list[str] = []
         """Addresses that pages asked for, or tried to."""
