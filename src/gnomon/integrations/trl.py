@@ -58,8 +58,8 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
         if run.rule:
             run.rule(dict.fromkeys(("reward", *trainer.reward_func_names)), "gnomon.integrations.trl.record")
         recorder = Recorder(trainer, run, answer)
-        for name, handler in recorder.watched.items():
-            setattr(trainer, name, watching(getattr(trainer, name), handler))
+        for name, observer in recorder.watched.items():
+            setattr(trainer, name, watching(getattr(trainer, name), observer))
         try:
             yield
         finally:
@@ -68,12 +68,12 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
             recorder.flush()
 
 
-def watching(method: Any, handler: Any) -> Any:
+def watching(method: Any, observer: Any) -> Any:
     """The method, whose arguments and result are shown to a function."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         result = method(*arguments, **options)
-        handler(result, *arguments, **options)
+        observer(result, *arguments, **options)
         return result
 
     return call
