@@ -36,12 +36,16 @@ class Anytime(MultiTurn):
         for before, budget in pairwise((0, *task.info["budgets"])):
             try:
                 # The task itself is the first question.
-                reply = yield Ask(text="More." if right else "", state=budget, tokens=budget - before)
+                reply = yield Ask(text=self.again(task) if right else "", state=budget, tokens=budget - before)
                 right.append(integer(reply) == task.answer)
             except Malformed:
                 right.append(False)
         parts = tuple(Part(name=f"at_{i}", value=float(fine), weight=1 / self.budgets) for i, fine in enumerate(right))
         return [Verdict(status=Status.CORRECT if right[-1] else Status.WRONG, parts=parts)]
+
+    def again(self, task: Task) -> str:
+        """What follows a reply, before the next one."""
+        return "More."
 
     @property
     def moves(self) -> int:
