@@ -13,7 +13,7 @@ def area(reader: RunReader) -> float:
 def early(reader: RunReader) -> float:
     """Held-out accuracy at the first budget after training."""
     parts = [part for row in reader.records("held_out", reader.steps) for part in row.body["parts"]]
-    first = [part["value"] for part in parts if part["name"] == "at_0"]
+    first: list[float] = [part["value"] for part in parts if part["name"] == "at_0"]
     return sum(first) / len(first)
 
 
