@@ -24,11 +24,11 @@ study = Study(
     "A sum is answered within 8 tokens, which leaves room for a guess alone, and again within 32, which has room for "
     "work. The author had seen one run of BRPO with another seed: the mean rose from .13 to .44 in 20 steps.",
     base="gnomon_lab.cut:AskedAgain",
-    settings={"max_tokens": 32, "steps": 16, "prompts": 16, "eval.tasks": 128, "eval.samples": 2, "eval.every": 1000},
+    settings={"max_tokens": 32, "steps": 12, "prompts": 16, "eval.tasks": 128, "eval.samples": 2, "eval.every": 1000},
     arms={name: {"objective": name} for name in ("brpo", "grpo", "rloo")},
-    seeds=range(6),
+    seeds=range(4),
     measures={"area": area, "early": early, "final": final},
     claims=[Claim(measure="area", arm="brpo", than=other, above=0.03) for other in ("grpo", "rloo")],
     crashed={"area": 0.0, "early": 0.0, "final": 0.0},
-    prediction={"PASS": 0.07, "FAIL": 0.4, "INCONCLUSIVE": 0.53},
+    prediction={"PASS": 0.05, "FAIL": 0.25, "INCONCLUSIVE": 0.7},
 )
