@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from gnomon.envs import Countdown
+from gnomon.keys import Key
 from gnomon.types import Status
+from gnomon_lab.cut import AskedAgain
 from gnomon_lab.duels import CHOICES, REPLIES, SIZE, fitted, share_reached
 from gnomon_lab.shown_answers import ShownAnswers, solutions
 
@@ -61,3 +63,11 @@ def test_solutions_are_right_replies_to_their_tasks() -> None:
     rows = [json.loads(line) for line in solutions(8).splitlines()]
     verdicts = [env.verify(env.tasks("train")[row["task"]], row["reply"]) for row in rows]
     assert len(rows) == 8 and all(verdict.status is Status.CORRECT for verdict in verdicts)
+
+
+def test_a_sum_is_asked_again_after_its_first_budget() -> None:
+    task = (env := AskedAgain()).tasks("train")[0]
+    first = (episode := env.start(task, Key(0))).step("<answer>")
+    assert (first.messages, first.tokens) == (task.messages, 24) and env.token_budgets == (2, 32)
+    last = episode.step(f"<answer>{task.answer}</answer>")
+    assert last.verdict is not None and last.verdict.correct and last.verdict.reward == 0.5
