@@ -155,7 +155,7 @@ def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]
     bodies = [record.body for record in reader.records("rollout", step)]
     learned = dict(zip((name for name, _ in rollouts), bodies, strict=False)) if len(bodies) == len(rollouts) else {}
     sizes = {f"group {n}, rollouts": len(group.rollouts) for n, group in enumerate(groups)}
-    yield "tasks", {f"group {n}": asked(group) for n, group in enumerate(groups)} | sizes
+    yield "tasks", {f"group {n}": prompt_text(group) for n, group in enumerate(groups)} | sizes
     for turn in range(max((len(rollout.turns) for _, rollout in rollouts), default=0)):
         at = f", turn {turn}" if turn else ""
         there = {name: rollout for name, rollout in rollouts if len(rollout.turns) > turn}
@@ -181,7 +181,7 @@ def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]
     yield "gradient norm", {} if norm is None else {"": [norm]}
     yield "weights", {"": body["weights"]} if body.get("weights") else {}
     texts = {name: rollout.text for name, rollout in rollouts}
-    yield "texts", texts | {f"group {n}": asked(group) for n, group in enumerate(groups)}
+    yield "texts", texts | {f"group {n}": prompt_text(group) for n, group in enumerate(groups)}
 
 
 def logps(rollout: Rollout, turn: int, learned: Mapping[str, Any]) -> list[float]:
@@ -192,7 +192,7 @@ def logps(rollout: Rollout, turn: int, learned: Mapping[str, Any]) -> list[float
     return of_policy if of_policy and all(map(math.isnan, of_sampler)) else of_sampler
 
 
-def asked(group: Group) -> str:
+def prompt_text(group: Group) -> str:
     return "\n".join(message.content for message in group.task.messages) or group.task.id
 
 

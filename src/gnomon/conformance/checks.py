@@ -254,7 +254,7 @@ def clip(subject: Subject) -> Cell:
         "the ratio has no gradient": ratios.no_ratio,
         "the clipped ratio is used alone, without the minimum": partial(band, low=low, high=high),
         "the two sides of the clip are exchanged": partial(ratios.ppo_clip, low=high, high=low),
-        "the ratio is clipped from below too": partial(held, low=low, high=high),
+        "the ratio is clipped from below too": partial(clamped_ratio, low=low, high=high),
     }
     wrong = [replace(reading, row=replace(reading.row, ratio=ratio), text=text) for text, ratio in changed.items()]
     return compared("clip edges", replace(base(), groups=groups), [reading], wrong, subject)
@@ -266,7 +266,7 @@ def band(tokens: Tokens, *, low: float, high: float) -> Tensor:
     return torch.where((ratio > 1 - low) & (ratio < 1 + high), ratio, torch.zeros_like(ratio))
 
 
-def held(tokens: Tokens, *, low: float, high: float) -> Tensor:
+def clamped_ratio(tokens: Tokens, *, low: float, high: float) -> Tensor:
     """The ratio, at the ends of the band where it is outside."""
     return tokens.log_ratio.exp().clamp(1 - low, 1 + high)
 

@@ -26,7 +26,7 @@ def without_first(row: Row) -> Sequence[int]:
     return (0, *row.sampled[1:])
 
 
-def sampled(row: Row) -> Sequence[int]:
+def sampled_mask(row: Row) -> Sequence[int]:
     return row.sampled
 
 
@@ -45,7 +45,7 @@ class Reading:
     text: str
     """How it differs from the row; empty where it does not."""
     row: Objective
-    kept: Kept = sampled
+    kept: Kept = sampled_mask
     by_turn: bool = False
     """Whether the rewards of the rollouts that reach a turn are compared among themselves."""
     failed: float | None = None
@@ -209,7 +209,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "the sum over a rollout is not divided by a length": aggregate.sequence_sum,
 }
 KEPT: dict[str, Kept] = {
-    "": sampled,
+    "": sampled_mask,
     "the end token is not in the loss": without_end,
     "the first token is not in the loss": without_first,
     "the tokens of tools are trained": every,

@@ -72,7 +72,7 @@ class Service:
         self.moves = most
         """What the largest step of these moved; not positive and finite if no step can be measured."""
 
-    def sampled(self) -> Values:
+    def sampler_logp(self) -> Values:
         """[tokens] the log-probabilities of the targets under the sampler's base model."""
         sampling = self._asked(self._client.create_sampling_client(base_model=self.model), "sample")
         replies = [
@@ -146,12 +146,12 @@ def cell(loss: str, check: str, grade: Grade, text: str = "", **sizes: float) ->
 
 def scored(service: Service) -> Cell:
     """Log-probabilities of the trainer and of the sampler, before any step."""
-    error = float(np.abs(service.before - service.sampled()).max())
+    error = float(np.abs(service.before - service.sampler_logp()).max())
     grade = Grade.PASS if error <= NEAR else Grade.FAIL
     return cell("cross_entropy", "log-probabilities", grade, f"sampler and trainer {error:.2g} nats apart", error=error)
 
 
-def judged(loss: str, check: str, moves: Values, right: Values, wrong: Mapping[str, Values]) -> Cell:
+def step_cell(loss: str, check: str, moves: Values, right: Values, wrong: Mapping[str, Values]) -> Cell:
     """The grade of a step. Args: moves, right: [tokens]; wrong: the moves of faults, by name."""
     size = float(np.linalg.norm(right))
     error, along = float(np.linalg.norm(moves - right)) / size, float(moves @ right)
@@ -188,7 +188,7 @@ def compared(
     wrong = {text: columns @ each for text, each in {**divided(kappa), **others}.items()}
 
     def check(name: str, *passes: Pass) -> Cell:
-        return judged(loss, name, service.moved(*passes), columns @ kappa, wrong)
+        return step_cell(loss, name, service.moved(*passes), columns @ kappa, wrong)
 
     return check
 
@@ -209,7 +209,7 @@ def crossed(service: Service, columns: Values) -> Iterator[Cell]:
     beside = ones * (np.arange(len(ones)) < LENGTHS[0])
     yield compared(name, service, columns, beside, {})("beside longer rows", service.cross(beside))
     half = service.moved(service.cross(ones), share=0.5)
-    yield judged(name, "half the rate", half, columns @ ones / 2, {"the learning rate is not used": columns @ ones})
+    yield step_cell(name, "half the rate", half, columns @ ones / 2, {"the learning rate is not used": columns @ ones})
 
 
 def weighted(service: Service, columns: Values) -> Iterator[Cell]:
