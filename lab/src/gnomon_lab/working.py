@@ -13,7 +13,9 @@ from gnomon.store import RunReader
 from gnomon.types import Message, Task
 from gnomon_lab.addition import Addition
 
-__all__ = ["ShownSums", "dip", "growth", "held_out_by_additions", "questions", "rise", "share_worked", "worked"]
+__all__ = [
+    "ShownSums", "dip", "growth", "held_out_by_additions", "lengths", "questions", "rise", "share_worked", "worked"
+]  # fmt: skip
 
 LAST = 3
 """Steps at the end of a run that are averaged."""
