@@ -811,15 +811,15 @@ def model_gemma(
         raise ConfigError(
             "E309", "the Gemma terms have not been accepted", fix=f"gnomon model gemma {folder} --accept-terms"
         )
-    told: set[str] = set()
+    printed: set[str] = set()
 
-    def tell(what: str, share: float) -> None:
+    def show(what: str, share: float) -> None:
         stage = f"{10 * int(10 * share):>3} %  {what}"
-        if stage not in told:
-            told.add(stage)
+        if stage not in printed:
+            printed.add(stage)
             put(stage)
 
-    gemma.convert(folder, tell)
+    gemma.convert(folder, show)
     put(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
 
 

@@ -54,7 +54,7 @@ def advantages(batch: Any, masks: Any, maker: Any) -> Any:
         rollout=SimpleNamespace(n_samples_per_prompt=batch.group_size, max_new_tokens=batch.max_tokens),
         reward=SimpleNamespace(clip_range=None, overlong_buffer_len=None, stop_properly_penalty_coef=None),
     )
-    experience = SimpleNamespace(
+    episodes = SimpleNamespace(
         index=list(range(len(masks))), rewards=torch.tensor([float(row.reward) for row in batch.rows]), info={},
         kl=torch.zeros(masks.shape), action_mask=masks, values=None,
     )  # fmt: skip
@@ -62,8 +62,8 @@ def advantages(batch: Any, masks: Any, maker: Any) -> Any:
         strategy=SimpleNamespace(args=args), kl_ctl=SimpleNamespace(value=0.0), advantage_estimator=estimator,
         get_cumulative_returns=lambda *arguments: maker.get_cumulative_returns(None, *arguments),
     )  # fmt: skip
-    maker.compute_advantages_and_returns(trainer, [experience])
-    return experience.advantages
+    maker.compute_advantages_and_returns(trainer, [episodes])
+    return episodes.advantages
 
 
 def gradient(batch: Any) -> dict[str, Any]:
