@@ -11,7 +11,7 @@ from gnomon.models.weights import WeightsRef
 from gnomon.stats import Stats
 from gnomon.types import Completion, Request
 
-__all__ = ["Counted", "Engine", "Grouping", "Sleeping", "Tier", "Versioned", "sample_all"]
+__all__ = ["Counted", "Engine", "Grouping", "Mixing", "Sleeping", "Tier", "Versioned", "sample_all"]
 
 
 class Tier(StrEnum):
@@ -85,6 +85,16 @@ class Grouping(Protocol):
     @property
     def grouping(self) -> str:
         """What it decodes together instead, as a sentence; empty where it can."""
+        ...
+
+
+@runtime_checkable
+class Mixing(Protocol):
+    """An engine whose bits may follow what it decodes together."""
+
+    @property
+    def mixes(self) -> bool:
+        """Whether they do, and are the same for the same requests at one time."""
         ...
 
 

@@ -155,6 +155,11 @@ class Embedded:
         """As of `Grouping`."""
         return "" if self.policy.packs else GROUPING[caching_of(self.policy)]
 
+    @property
+    def mixes(self) -> bool:
+        """As of `Mixing`."""
+        return not self.policy.packs
+
     def close(self) -> None:
         """Nothing outlives the object."""
 

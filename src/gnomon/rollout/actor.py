@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gnomon.engines.base import Counted, Engine, Tier
+from gnomon.engines.base import Counted, Engine, Mixing, Tier
 from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
@@ -21,6 +21,7 @@ from gnomon.rollout.failures import Failures, together
 from gnomon.rollout.played import Finished, NotKept, Played
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.reward import ByVerifier, Reward
+from gnomon.rollout.rounds import AtOnce, Rounds
 from gnomon.rollout.runner import Episode, Limits, LocalRunner, Runner, reply_keys
 from gnomon.rollout.select import All, Selector
 from gnomon.rollout.speakers import Cast, Speakers
@@ -174,6 +175,9 @@ class Actor:
         """A group for every task and every learning player, in order."""
         deadline, running = time.monotonic() + self.limits.seconds, asyncio.Semaphore(self.runner.room)
         total, number = len(tasks) * group, itertools.count(1)
+        mixes = isinstance(self.engine, Mixing) and self.engine.mixes
+        rounds = Rounds(total, self.runner.room) if mixes else AtOnce()
+        finished = NotKept() if mixes else self.finished  # Without those that ended, the others would have other bits.
 
         async def play(index: int, task: Task, sample: int) -> Played:
             episode = Episode(
@@ -183,13 +187,14 @@ class Actor:
                 reply_key=reply_keys(key, index, sample),
                 sampling=sampling,
                 deadline=deadline,
+                rounds=rounds,
             )
             name = f"{self.weights}-{episode.key.bytes.hex()}"
-            played = self.finished.get(self.step, name, task, episode.speakers)
+            played = finished.get(self.step, name, task, episode.speakers)
             if played is None:
                 async with running:
                     played = await self.runner.run(episode)
-                self.finished.add(self.step, name, index, played)
+                finished.add(self.step, name, index, played)
             self.progress(next(number), total)
             return played
 

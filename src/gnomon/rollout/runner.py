@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -21,6 +21,7 @@ from gnomon.rendering import Renderer, Transcript, choose
 from gnomon.rollout.conversation import Conversation, beginning
 from gnomon.rollout.played import Played
 from gnomon.rollout.programs import Programs
+from gnomon.rollout.rounds import AtOnce
 from gnomon.rollout.speakers import Own, Speaker
 from gnomon.types import Calls, Request, Sampling, Stop, Task
 
@@ -65,6 +66,8 @@ class Episode:
     """How every completion is drawn."""
     deadline: float = inf
     """Monotonic time after which no reply begins."""
+    rounds: AtOnce = field(default_factory=AtOnce)
+    """When its replies begin. A program asks by itself, so its calls begin at once."""
 
 
 class Runner(Protocol):
@@ -117,6 +120,7 @@ class LocalRunner:
         remote, step = await self.workers.start(episode.task, episode.key)
         try:
             if step.launch is not None:
+                episode.rounds.leave()
                 return await self._run_program(episode, remote, step.launch)
             return await self._converse(episode, remote, step)
         finally:
@@ -141,6 +145,7 @@ class LocalRunner:
             tokens = tokens if step.tokens is None else min(tokens, step.tokens)
             sampling = replace(episode.sampling, max_tokens=tokens, stop_ids=self.renderer.stop)
             request = Request(prompt_ids=prompt, key=episode.reply_key(turn).bytes, sampling=sampling)
+            await episode.rounds.join(request.key)
             completion = await speaker.reply(request)
             conversation.reply(completion)
             malformed[player] += self._tooled and self.renderer.parse(completion.token_ids, prompt).unreadable
@@ -149,6 +154,7 @@ class LocalRunner:
             step = await self.workers.step(remote, reply)
             illegal[player] += step.illegal
             turn += 1
+        episode.rounds.leave()
         turns = tuple(tuple(conversation.turns) for conversation in conversations)
         return Played(
             task=episode.task,
