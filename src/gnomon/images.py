@@ -42,6 +42,8 @@ class Image:
     """Of the bytes of the file, in hexadecimal digits."""
     data: bytes = field(default=b"", repr=False, compare=False)
     """The file. Empty for an image that was read from a record; `SHELF` may have it."""
+    source: str = field(default="", repr=False, compare=False)
+    """Where it comes from, for an error. Records do not have it."""
 
     @classmethod
     def of(cls, data: bytes, where: str = "") -> Image:
@@ -60,7 +62,7 @@ class Image:
         if max(width, height) > SIDE or width * height > PIXELS:
             why = f"it has {width} x {height} pixels; a side has at most {SIDE} and an image at most {PIXELS}"
             raise unusable(where, why, "save it in a smaller size, or remove the row")
-        return cls(sha256(data).hexdigest(), bytes(data))
+        return cls(sha256(data).hexdigest(), bytes(data), where)
 
     @classmethod
     def read(cls, path: Path | str) -> Image:
@@ -88,7 +90,7 @@ class Image:
         """
         if not find_spec("PIL"):
             raise ResourceError(
-                "E505", "the package pillow is not installed", where=where or self.sha256,
+                "E505", "the package pillow is not installed", where=where or self.source or self.sha256,
                 why="it decodes the images of a task", fix='pip install "gnomon[vision]"',
             )  # fmt: skip
         from PIL import Image as Pillow
@@ -103,7 +105,7 @@ class Image:
             return ImageOps.exif_transpose(picture).convert("RGB")
         except Exception as error:  # Pillow raises many types for a file that anybody may have made.
             fix = "save the image again, or remove the row"
-            raise unusable(where or self.sha256, f"it is damaged: {error}", fix) from error
+            raise unusable(where or self.source or self.sha256, f"it is damaged: {error}", fix) from error
 
 
 def named(token: int) -> bool:
