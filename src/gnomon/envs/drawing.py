@@ -43,6 +43,11 @@ class Canvas:
                 if inside(x + 0.5, y + 0.5):
                     row[x] = value
 
+    def square(self, colour: str, left: int, top: int, side: int) -> None:
+        """Colour every pixel of a square."""
+        for row in self._rows[top : top + side]:
+            row[left : left + side] = bytes([NAMES.index(colour)]) * side
+
     def line(self, colour: str, begin: tuple[float, float], end: tuple[float, float], width: float) -> None:
         """Colour every pixel whose centre is at most half a width from the line between two points."""
         (x0, y0), (dx, dy) = begin, (end[0] - begin[0], end[1] - begin[1])

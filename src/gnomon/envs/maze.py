@@ -78,7 +78,7 @@ class Maze(MultiTurn):
     def drawn(self, halls: Halls, place: Cell, goal: Cell) -> Image:
         canvas = Canvas(CELL * (2 * self.cells + 1))
         rooms = [((x, y), (x, y)) for x in range(self.cells) for y in range(self.cells)]
-        canvas.fill("black", lambda x, y: True)
+        canvas.square("black", 0, 0, canvas.side)
         for one, other in (*rooms, *sorted(halls)):
             fill(canvas, "white", one[0] + other[0] + 1, one[1] + other[1] + 1)
         fill(canvas, "green", 2 * goal[0] + 1, 2 * goal[1] + 1)
@@ -87,8 +87,7 @@ class Maze(MultiTurn):
 
 
 def fill(canvas: Canvas, colour: str, column: int, row: int) -> None:
-    left, top = column * CELL, row * CELL
-    canvas.fill(colour, lambda x, y: True, (left, top, left + CELL, top + CELL))
+    canvas.square(colour, column * CELL, row * CELL, CELL)
 
 
 def dug(cells: int, rng: random.Random) -> Halls:
