@@ -57,12 +57,14 @@ def test_episodes_that_have_no_room_yet_join_a_later_round(room: int) -> None:
     assert sorted(chain(*found[0])) == sorted(bytes([turn, n]) for n in range(6) for turn in range(1 + n % 3))
 
 
-@pytest.fixture(params=["an image", "several images", "text"])
+SEEING = pytest.mark.needs("PIL")
+
+
+@pytest.fixture(params=["text", pytest.param("an image", marks=SEEING), pytest.param("several images", marks=SEEING)])
 def words(request: Any, tmp_path: Path) -> list[str]:
     """A recipe whose policy computes by its own forward."""
     if request.param == "text":
         return ["char_count", "policy.attention=transformers", *WORDS]
-    pytest.importorskip("PIL")
     env = {"an image": ["gnomon.envs.count_shapes:CountShapes"], "several images": ["gnomon.envs.maze:Maze", *MAZE]}
     return [*env[request.param], f"policy={seeing(tmp_path / 'llava', 'llava')}", *WORDS]
 
