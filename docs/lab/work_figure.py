@@ -1,6 +1,6 @@
 """Plot work that appears, by step, from the folders of the studies: python docs/lab/work_figure.py STUDIES
 
-A column for each model, a line for each token limit: means over seeds. Makes work.svg beside this file.
+A column for each model, a colour for each token limit, a line for each seed. Makes work.svg beside this file.
 """
 
 import sys
@@ -41,27 +41,30 @@ ROWS: dict[str, Callable[[RunReader], list[float]]] = {
 }
 
 
-def mean_over_seeds(arm: Path, measure: Callable[[RunReader], list[float]]) -> list[float]:
-    curves = []
+def curves(arm: Path, measure: Callable[[RunReader], list[float]]) -> list[list[float]]:
+    """One for each seed."""
+    result = []
     for run in sorted(arm.iterdir()):
         with RunReader(run) as reader:
-            curves.append(measure(reader))
-    return [fmean(values) for values in zip(*curves, strict=True)]
+            result.append(measure(reader))
+    return result
 
 
 def main(studies: Path) -> None:
     plt.rcParams |= {"svg.hashsalt": "gnomon", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
     figure, axes = plt.subplots(len(ROWS), len(STUDIES), figsize=(8, 5.5), layout="constrained", sharex="col")
+    for axis, name in zip(axes[:, 0], ROWS, strict=True):
+        axis.set_ylabel(name)
     for column, (study, title) in zip(axes.T, STUDIES.items(), strict=True):
         arms = sorted((studies / study / "runs").iterdir(), key=lambda arm: int(arm.name.split()[0]))
-        for axis, (name, measure) in zip(column, ROWS.items(), strict=True):
-            for arm in arms:
-                axis.plot(mean_over_seeds(arm, measure), label=f"limit of {arm.name}", linewidth=1)
-            axis.set_ylim(0, None if measure is lengths else 1)
-            if column is axes.T[0]:
-                axis.set_ylabel(name)
+        for axis, measure in zip(column, ROWS.values(), strict=True):
+            for colour, arm in enumerate(arms):
+                for number, curve in enumerate(curves(arm, measure)):
+                    label = "" if number else f"limit of {arm.name}"
+                    axis.plot(curve, label=label, color=f"C{colour}", linewidth=1)
+            axis.set_ylim(0, 1.4 * axis.get_ylim()[1] if measure is lengths else 1)
         column[0].set_title(title)
-        column[0].legend(frameon=False, fontsize=7)
+        column[0].legend(frameon=False, fontsize=7, loc="upper left")
         column[-1].set_xlabel("step")
     figure.savefig(Path(__file__).with_name("work.svg"), metadata={"Date": None})
 
