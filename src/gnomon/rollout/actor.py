@@ -139,8 +139,8 @@ class Actor:
         with self.speakers.training(key, self.group) as cast:
             sampling = self.relabel.sampling(self.sampling)
 
-            async def play(chosen: Sequence[tuple[int, Task]]) -> list[Group]:
-                return await self._groups(chosen, key, self.group, cast, sampling)
+            async def play(planned: Sequence[tuple[int, Task]]) -> list[Group]:
+                return await self._groups(planned, key, self.group, cast, sampling)
 
             groups = await self.selector.groups(tasks, key, play)
             if self.greedy:

@@ -170,7 +170,7 @@ def staleness(groups: Sequence[Group], version: int) -> Stats:
     completions = [turn.completion for group in groups for rollout in group.rollouts for turn in rollout.turns]
     if not completions:
         return {}
-    ages = [(version - sampled, tokens) for each in completions for sampled, tokens in each.spans() if tokens]
+    ages = [(version - own, tokens) for each in completions for own, tokens in each.spans() if tokens]
     total, count = sum(age * tokens for age, tokens in ages), sum(tokens for _, tokens in ages)
     oldest = max((age for age, _ in ages), default=0)
     return {"staleness": Mean(float(total), count), "staleness_max": Max(float(oldest))}

@@ -17,12 +17,12 @@ SECONDS = 3600.0
 """Wall-clock limit of a program that waits for a person."""
 
 
-def run(launch: Launch, read: Callable[[str], str], write: Callable[[str], object]) -> str:
+def run(launch: Launch, ask: Callable[[str], str], write: Callable[[str], object]) -> str:
     """Run a program whose requests a person answers. Returns: how it ended, as the environment judges it.
 
     Raises: EOFError if the person ends the input.
     """
-    person = Person(read, write, launch.calls)
+    person = Person(ask, write, launch.calls)
     end = asyncio.run(Programs().play(replace(launch, seconds=SECONDS), person, "play"))
     if end.output:
         write(end.output.rstrip())
@@ -62,9 +62,9 @@ class Person:
 
     def _show(self, request: ChatRequest) -> None:
         """Write the messages that are new, and the tools of a new conversation."""
-        seen = [*map(meaning, self._seen)]
-        continues = bool(seen) and [*map(meaning, request.messages[: len(seen)])] == seen
-        for message in request.messages[len(seen) if continues else 0 :]:
+        earlier = [*map(meaning, self._seen)]
+        continues = bool(earlier) and [*map(meaning, request.messages[: len(earlier)])] == earlier
+        for message in request.messages[len(earlier) if continues else 0 :]:
             self.write(f"{message.role}: {message.text}")
         for tool in () if continues else request.tools:
             self.write(f"tool {tool.name}: {tool.description}")

@@ -72,7 +72,9 @@ class FailurePrefixes:
     def of(self, step: int) -> Planned:
         tasks, key = self.order.of(step)
         prefixes = self._drawn(step, min(self.count, len(tasks)), key.at("failures"))
-        self._prefixes = {number: known for number, known in self._prefixes.items() if number >= step - self.lag - 1}
+        self._prefixes = {
+            number: earlier for number, earlier in self._prefixes.items() if number >= step - self.lag - 1
+        }
         self._prefixes[step] = prefixes
         others = [(index, task) for index, task in tasks if index not in prefixes]
         return [*((index, self.tasks[index]) for index in prefixes), *others[: len(tasks) - len(prefixes)]], key
@@ -85,11 +87,11 @@ class FailurePrefixes:
         source = self.recorded or self.own
         if source is None or (source is self.own and step <= self.lag):
             return {}
-        known = source.wrong(None if source is self.recorded else step - self.lag)
-        usable = sorted(task for task in known if not self.among or task in self.among)
+        failures = source.wrong(None if source is self.recorded else step - self.lag)
+        usable = sorted(task for task in failures if not self.among or task in self.among)
         prefixes: dict[int, Prefix] = {}
         for task in key.random().sample(usable, min(count, len(usable))):
-            at, sample = key.at("failure", task=task).random().choice(known[task])
+            at, sample = key.at("failure", task=task).random().choice(failures[task])
             (failed,) = [r for group in source.read(at, task) for r in group.rollouts if r.sample == sample]
             if places := cuts(failed, self.tokenizer, self.stop):
                 ids = failed.turns[0].completion.token_ids[: key.at("cut", task=task).random().choice(places)]

@@ -27,22 +27,22 @@ def demonstrations(path: Path, env: Env) -> Demonstrated:
     Every line of it is a JSON object: `task`, the index of a task in the train split, and `reply`.
     Raises: ConfigError E035 for a file that cannot be read, with the line.
     """
-    tasks, found = env.tasks("train"), []
+    tasks, pairs = env.tasks("train"), []
     try:
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             where = f"{path}, line {number}"
             entry = json.loads(line)
             if not isinstance(entry["reply"], str):
                 raise TypeError(f"reply must be text, not {type(entry['reply']).__name__}")
-            found.append((tasks[entry["task"]], entry["reply"]))
+            pairs.append((tasks[entry["task"]], entry["reply"]))
     except OSError as error:
         raise problem("the demonstrations cannot be read", str(path), str(error.strerror)) from error
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         raise problem("a line of the demonstrations is invalid", where, why) from error
-    if not found:
+    if not pairs:
         raise problem("the demonstrations are empty", str(path), "training needs at least one demonstration")
-    return Demonstrated(env=env, train=tuple(task for task, _ in found), replies=tuple(reply for _, reply in found))
+    return Demonstrated(env=env, train=tuple(task for task, _ in pairs), replies=tuple(reply for _, reply in pairs))
 
 
 def problem(what: str, where: str, why: str) -> ConfigError:

@@ -25,9 +25,9 @@ class Unjudged(VerifierError):
     @classmethod
     def of(cls, error: VerifierError, groups: Sequence[Group]) -> Unjudged:
         """The error, with the played groups."""
-        found = cls(error.code, error.what, where=error.where, why=error.why, fix=error.fix)
-        found.groups = tuple(groups)
-        return found
+        result = cls(error.code, error.what, where=error.where, why=error.why, fix=error.fix)
+        result.groups = tuple(groups)
+        return result
 
 
 @contextmanager
@@ -77,8 +77,8 @@ def judged(groups: Sequence[Group]) -> list[Group]:
 
     Raises: Unjudged E106 if no group is left.
     """
-    kept = [group for group in groups if group.judged]
-    if not kept:
+    judged_groups = [group for group in groups if group.judged]
+    if not judged_groups:
         error = VerifierError(
             "E106",
             f"the verifier failed in all {len(groups)} groups of a step",
@@ -86,7 +86,7 @@ def judged(groups: Sequence[Group]) -> list[Group]:
             fix="gnomon check ENV",
         )
         raise Unjudged.of(error, groups)
-    return kept
+    return judged_groups
 
 
 def indented(text: str) -> str:

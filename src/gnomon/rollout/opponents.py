@@ -89,6 +89,6 @@ class Against:
             # An earlier version of the policy gets the same prompts as the policy.
             preface = speakers[own].preface if self.past is not None else ()
             opponent = Sampler(self.opponent, self.renderer, learns=False, preface=preface)
-            return tuple(speaker if place == own else opponent for place, speaker in enumerate(speakers))
+            return tuple(speaker if seat == own else opponent for seat, speaker in enumerate(speakers))
 
         return opposed

@@ -72,9 +72,9 @@ class Drawn:
     """By step, the step whose draws it takes."""
 
     def of(self, step: int) -> Planned:
-        place = self.places[step]
-        chosen = draw(self.tasks, self.count, self.key.at("tasks", step=place), self.among)
-        return chosen, self.key.at("rollouts", step=place)
+        source = self.places[step]
+        tasks = draw(self.tasks, self.count, self.key.at("tasks", step=source), self.among)
+        return tasks, self.key.at("rollouts", step=source)
 
     def see(self, step: int, groups: Sequence[Group]) -> None:
         """Nothing depends on results."""
@@ -165,20 +165,20 @@ class Chosen:
             results=tuple(result for result in self.results if result.step < step - self.lag),
             key=self.key.at("tasks", step=step),
         )
-        chosen = list(self.curriculum.choose(choice))
+        indices = list(self.curriculum.choose(choice))
         if (
-            len(set(chosen)) != len(chosen)
-            or len(chosen) != self.count
-            or not all(index in self.offered for index in chosen)
+            len(set(indices)) != len(indices)
+            or len(indices) != self.count
+            or not all(index in self.offered for index in indices)
         ):
             raise ConfigError(
                 "E167",
                 f"{type(self.curriculum).__name__} did not choose {self.count} different tasks",
                 where=f"step {step}",
-                why=f"it chose {len(set(chosen))} different ones of {len(self.offered)}: {chosen[:8]}",
+                why=f"it chose {len(set(indices))} different ones of {len(self.offered)}: {indices[:8]}",
                 fix="return choice.count different indices of choice.offered",
             )
-        return [(index, self.tasks[index]) for index in chosen], self.key.at("rollouts", step=step)
+        return [(index, self.tasks[index]) for index in indices], self.key.at("rollouts", step=step)
 
     def see(self, step: int, groups: Sequence[Group]) -> None:
         counts: dict[int, tuple[int, int]] = {}
@@ -216,10 +216,10 @@ class Band:
         latest, random = choice.latest, choice.key.random()
         inside = [task for task, result in latest.items() if self.low <= result.success <= self.high]
         picks = random.sample(sorted(inside), min(choice.count, len(inside)))
-        drawn = (
+        candidates = (
             choice.key.at("new").random().sample(choice.offered, min(choice.count + len(latest), len(choice.offered)))
         )
-        picks += [task for task in drawn if task not in latest][: choice.count - len(picks)]
+        picks += [task for task in candidates if task not in latest][: choice.count - len(picks)]
         outside = sorted(set(latest).difference(picks))
         return picks + choice.key.at("outside").random().sample(outside, choice.count - len(picks))
 

@@ -103,7 +103,7 @@ class Kept:
         self._files = files
 
     def get(self, step: int, name: str, task: Task, speakers: Sequence[Speaker]) -> Played | None:
-        groups = list(decode(self._files.get(step, name), lambda split, place: task))
+        groups = list(decode(self._files.get(step, name), lambda split, index: task))
         if not groups:
             return None
         rollouts = groups[0].rollouts

@@ -136,23 +136,23 @@ def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]
     `python` is this interpreter. Of a Python file only the file is readable, since answers may lie beside it; a folder
     with a `__main__.py` and a program's environment are readable as a whole.
     """
-    found, readable = list[str](), list[str]()
-    for place, word in enumerate(command):
-        program = shutil.which(word) if place == 0 else None
-        if place == 0 and word in ("python", "python3"):
-            found.append(os.path.abspath(sys.executable))
+    words, readable = list[str](), list[str]()
+    for position, word in enumerate(command):
+        program = shutil.which(word) if position == 0 else None
+        if position == 0 and word in ("python", "python3"):
+            words.append(os.path.abspath(sys.executable))
         elif program is not None:
             # A link is kept: that of an environment's interpreter tells it where its packages are.
             path = Path(os.path.abspath(program))
-            found.append(str(path))
+            words.append(str(path))
             environment = path.parents[1] if path.parent.name == "bin" else path
             readable.append(str(environment if (environment / "pyvenv.cfg").is_file() else path))
         elif (word.endswith(".py") and os.path.isfile(word)) or os.path.isfile(os.path.join(word, "__main__.py")):
-            found.append(os.path.abspath(word))
-            readable.append(found[-1])
+            words.append(os.path.abspath(word))
+            readable.append(words[-1])
         else:
-            found.append(word)
-    return tuple(found), tuple(readable)
+            words.append(word)
+    return tuple(words), tuple(readable)
 
 
 def require_program(launch: Launch, where: str, command: str) -> None:

@@ -49,8 +49,8 @@ class WithSolution:
     """
 
     def __init__(self, env: Env, tokenizer: Tokenizer) -> None:
-        known = with_solutions(env, "this objective scores a reference answer after the policy's own reasoning")
-        self.solution, self.tokenizer = known.solution, tokenizer
+        solvable = with_solutions(env, "this objective scores a reference answer after the policy's own reasoning")
+        self.solution, self.tokenizer = solvable.solution, tokenizer
 
     def sampling(self, own: Sampling) -> Sampling:
         return replace(own, stop=(OPEN,))
@@ -91,8 +91,8 @@ class BehindFeedback:
     def rollout(self, rollout: Rollout) -> Rollout:
         conversation = Conversation(self.begin, (condition(self.words(rollout)),))
         for turn in rollout.turns:
-            asked = turn.messages[:1] == (condition(self.praise or WISH),) and turn is rollout.turns[0]
-            conversation.observe(turn.messages[1:] if asked else turn.messages)
+            conditioned = turn.messages[:1] == (condition(self.praise or WISH),) and turn is rollout.turns[0]
+            conversation.observe(turn.messages[1:] if conditioned else turn.messages)
             unknown = (nan,) * len(turn.completion.token_ids)
             conversation.reply(replace(turn.completion, logprobs=unknown, entropies=()))
         return replace(rollout, turns=tuple(conversation.turns))

@@ -63,9 +63,9 @@ class Replay:
             return tasks[: len(tasks) - self._replayed(number, len(tasks))], key
 
         tasks, key = order(step)
-        sampled = await self.sampled.take(step, weights, fewer)
-        earlier = self._draw(step, self._replayed(step, len(tasks)), {group.index for group in sampled}, key)
-        groups = [*sampled, *earlier]
+        new_groups = await self.sampled.take(step, weights, fewer)
+        earlier = self._draw(step, self._replayed(step, len(tasks)), {group.index for group in new_groups}, key)
+        groups = [*new_groups, *earlier]
         aged = groups if self.recorded is None else []
         share = {"replayed": Mean(float(len(earlier)), len(groups))}
         self._stats = {**self.sampled.counts(), **staleness(aged, weights.version), **share}
@@ -78,8 +78,8 @@ class Replay:
         source = self.recorded or self.own
         if not count or source is None:
             return []
-        known = source.steps(None if source is self.recorded else step)
-        usable = {task: steps for task, steps in known.items() if not self.among or task in self.among}
+        steps_of = source.steps(None if source is self.recorded else step)
+        usable = {task: steps for task, steps in steps_of.items() if not self.among or task in self.among}
         return [
             replace(group, replayed=(source.seed, before), spare=False)
             for task, before in drawn(usable, count, met, key.at("replay"))
@@ -100,9 +100,9 @@ class Replay:
         self.sampled.close()
 
 
-def drawn(known: Mapping[int, Collection[int]], count: int, met: Collection[int], key: Key) -> list[tuple[int, int]]:
+def drawn(steps: Mapping[int, Collection[int]], count: int, met: Collection[int], key: Key) -> list[tuple[int, int]]:
     """Different tasks, uniformly, and for each one of the steps that played it, uniformly; fewer if there are not
-    enough. Args: known: the steps by task; met: tasks to leave out."""
-    free = sorted(set(known).difference(met))
+    enough. Args: steps: by task; met: tasks to leave out."""
+    free = sorted(set(steps).difference(met))
     tasks = key.random().sample(free, min(count, len(free)))
-    return [(task, key.at("visit", task=task).random().choice(sorted(known[task]))) for task in tasks]
+    return [(task, key.at("visit", task=task).random().choice(sorted(steps[task]))) for task in tasks]

@@ -81,8 +81,8 @@ def majority(answers: Sequence[str | None]) -> str | None:
 def answer(rollout: Rollout) -> str | None:
     """The extracted answer, each run of white space as one space; None where there is none that can be read."""
     verdict = rollout.verdict
-    read = verdict.extracted is not None and verdict.status.kind in (Kind.SCORED, Kind.REJECTED)
-    return " ".join((verdict.extracted or "").split()) if read else None
+    readable = verdict.extracted is not None and verdict.status.kind in (Kind.SCORED, Kind.REJECTED)
+    return " ".join((verdict.extracted or "").split()) if readable else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,7 @@ class LocalRunner:
         """An episode in which observations and replies take turns."""
         speakers = episode.speakers
         conversations = [Conversation(self._begin, s.preface, s.prefix.token_ids) for s in speakers]
-        stop, turn, written = None, 0, len(speakers[0].prefix.text)
+        stop, turn, prefix_chars = None, 0, len(speakers[0].prefix.text)
         malformed, illegal = [0] * len(speakers), [0] * len(speakers)
         while not step.done:
             player = step.player
@@ -150,7 +150,7 @@ class LocalRunner:
             conversation.reply(completion)
             malformed[player] += self._tooled and self.renderer.parse(completion.token_ids, prompt).unreadable
             reply = speaker.text(completion, prompt)
-            written = len(reply) - len(completion.text) if reply.endswith(completion.text) else written
+            prefix_chars = len(reply) - len(completion.text) if reply.endswith(completion.text) else prefix_chars
             step = await self.workers.step(remote, reply)
             illegal[player] += step.illegal
             turn += 1
@@ -160,7 +160,7 @@ class LocalRunner:
             task=episode.task,
             speakers=speakers,
             turns=turns,
-            step=in_sampled(step, written),
+            step=in_sampled(step, prefix_chars),
             stop=stop,
             calls=tuple(Calls(malformed=m, illegal=i) for m, i in zip(malformed, illegal, strict=True)),
         )
@@ -198,14 +198,14 @@ class LocalRunner:
         )
 
 
-def in_sampled(step: Step, written: int) -> Step:
+def in_sampled(step: Step, prefix_chars: int) -> Step:
     """The step, with its verdict's span counted from the first sampled character; None if the span begins before it.
 
-    Args: written: characters of the last reply that the prompt wrote.
+    Args: prefix_chars: characters of the last reply that the prompt wrote.
     """
-    if not written or step.verdict is None or step.verdict.span is None:
+    if not prefix_chars or step.verdict is None or step.verdict.span is None:
         return step
-    start, end = (position - written for position in step.verdict.span)
+    start, end = (position - prefix_chars for position in step.verdict.span)
     return replace(step, verdict=replace(step.verdict, span=(start, end) if start >= 0 else None))
 
 

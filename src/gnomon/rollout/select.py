@@ -111,8 +111,8 @@ def further(
     Args: among: indices to draw from, empty means all; count: 0 or more; met: indices to exclude.
     """
     indices = among or range(len(tasks))
-    drawn = key.random().sample(indices, min(count + len(met), len(indices)))
-    return [(index, tasks[index]) for index in drawn if index not in met][:count]
+    draws = key.random().sample(indices, min(count + len(met), len(indices)))
+    return [(index, tasks[index]) for index in draws if index not in met][:count]
 
 
 def chosen(groups: Sequence[Group], count: int, worth: Callable[[Sequence[Group]], float]) -> list[Group]:
@@ -123,8 +123,8 @@ def chosen(groups: Sequence[Group], count: int, worth: Callable[[Sequence[Group]
     """
     tasks = of_tasks(groups)
     order = sorted(tasks, key=lambda task: (not all(group.judged for group in task), -worth(task)))
-    trained = {task[0].index for task in order[:count]}
-    return [replace(group, spare=group.index not in trained) for group in groups]
+    indices = {task[0].index for task in order[:count]}
+    return [replace(group, spare=group.index not in indices) for group in groups]
 
 
 def of_tasks(groups: Sequence[Group]) -> list[list[Group]]:
@@ -147,5 +147,5 @@ def predictive_entropy(groups: Sequence[Group]) -> float:
         for group in groups
         for rollout in group.rollouts
     ]
-    sampled = [logps for logps in logps if not any(map(math.isnan, logps))]
-    return -math.fsum(logp for logps in sampled for logp in logps) / max(1, len(sampled))
+    replies = [logps for logps in logps if not any(map(math.isnan, logps))]
+    return -math.fsum(logp for logps in replies for logp in logps) / max(1, len(replies))

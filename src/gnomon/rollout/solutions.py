@@ -48,13 +48,13 @@ class SolutionShown:
         index = batch.rollouts.task
         assert index is not None, "a packed batch knows its tasks"
         prompts: dict[int, torch.Tensor] = {}
-        found = []
+        sequences = []
         for sequence in batch.sequences:
             task = int(index.flatten()[sequence.rollout])
             if task not in prompts:
                 prompts[task] = torch.tensor(self.begin(self.messages(self.tasks[task])).token_ids)
-            found.append(after(prompts[task], sequence))
-        return tuple(found)
+            sequences.append(after(prompts[task], sequence))
+        return tuple(sequences)
 
     def messages(self, task: Task) -> tuple[Message, ...]:
         """The task, a correct reply to it, and its question again, without the examples and the system's message."""
