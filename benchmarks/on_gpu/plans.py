@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from plan import GPU_PAIRS, Pair, compared
 
-from gnomon.engines.noise import Noise, sampled
+from gnomon.engines.noise import Noise, sample_tokens
 from gnomon.models.flex import Flex
 from gnomon.models.packed import Packed
 from gnomon.models.trie import Trie
@@ -48,7 +48,7 @@ def constants(record: Record) -> None:
     record.add("a small operation", microseconds=1e6 * many, PER_OPERATION_microseconds=1e6 * PER_OPERATION)
     rows, vocabulary = (2, 4096) if record.small else (64, 151_936)
     logp = torch.zeros(rows, vocabulary, device=record.device)
-    noise = timed(record, lambda: sampled(logp, [Noise(bytes([row]) * 16, vocabulary) for row in range(rows)]))
+    noise = timed(record, lambda: sample_tokens(logp, [Noise(bytes([row]) * 16, vocabulary) for row in range(rows)]))
     used = noise * rate / (rows * vocabulary)
     record.add("noise", milliseconds=1e3 * noise, bytes_per_number=used, NOISE_BYTES=NOISE_BYTES)
 

@@ -16,7 +16,7 @@ from gnomon.engines import philox
 from gnomon.engines.base import Tier
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
-from gnomon.engines.noise import Noise, by_kernel, sampled
+from gnomon.engines.noise import Noise, by_kernel, sample_tokens
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
@@ -200,7 +200,7 @@ def test_tokens_do_not_depend_on_how_many_rows_noise_is_made_for_at_a_time(chunk
     best = [
         int((row.double() - torch.tensor(u).log().neg().log()).argmax()) for row, u in zip(logp, by_hand, strict=True)
     ]
-    assert sampled(logp, [Noise(key, 101) for key in keys]).tolist() == best
+    assert sample_tokens(logp, [Noise(key, 101) for key in keys]).tolist() == best
 
 
 @pytest.mark.parametrize("vocabulary", [1, 3, 101, 152_064])

@@ -81,7 +81,7 @@ def test_draws_and_tables_of_a_device_are_those_of_its_other_operations() -> Non
     for _ in range(3):
         keys, starts = places([Noise(bytes([row]) * 16, 5000) for row in range(9)], logp.device)
         known = (gumbel(philox_kernel.uniform(keys, starts, 5000)) + logp).argmax(-1)
-        assert torch.equal(philox_kernel.drawn(keys, starts, logp), known)
+        assert torch.equal(philox_kernel.sample_tokens(keys, starts, logp), known)
     keys, values = (normal(3, 2, 48, seed=seed).bfloat16().cuda() for seed in (1, 2))
     tables = [torch.zeros(5, 2, 7, 48, dtype=torch.bfloat16, device="cuda") for _ in range(2)]
     place = torch.tensor([6, 0, 3], device="cuda")

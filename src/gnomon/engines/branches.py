@@ -120,10 +120,10 @@ class Branches:
             if not ends:
                 self.branches.drop(branch.slot)
             branch.depth += 1
-            for place, (token, rows) in enumerate(ends.items()):
-                end = Branch(branch.prompt, token, branch.depth) if place else branch
+            for index, (token, rows) in enumerate(ends.items()):
+                end = Branch(branch.prompt, token, branch.depth) if index else branch
                 end.token, end.rows = token, rows
-                if place:
+                if index:
                     end.slot = self.branches.add(end)
                     self._copied[end.slot] = branch.slot
         for source, to in self.branches.close_up():

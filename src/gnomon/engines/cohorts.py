@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from gnomon.engines.decoder import Row, drawn
+from gnomon.engines.decoder import Row, next_tokens
 from gnomon.engines.endings import Endings
 from gnomon.engines.noise import Noise
 from gnomon.models.cached import Caching, Running, caching_of
@@ -58,10 +58,10 @@ class Cohorts:
             self._cohorts += self._begun()
             self._waiting = []
         ended: list[tuple[int, Completion]] = []
-        for place, (running, numbers) in enumerate(self._cohorts):
+        for index, (running, numbers) in enumerate(self._cohorts):
             tokens = self._sampled(running, numbers, ended)
-            left = running.grow(tokens)
-            self._cohorts[place] = running, [numbers[row] if tokens[row] is not None else None for row in left]
+            remaining = running.grow(tokens)
+            self._cohorts[index] = running, [numbers[row] if tokens[row] is not None else None for row in remaining]
         self._cohorts = [cohort for cohort in self._cohorts if any(number is not None for number in cohort[1])]
         return ended
 
@@ -79,18 +79,18 @@ class Cohorts:
         self, running: Running, numbers: Sequence[int | None], ended: list[tuple[int, Completion]]
     ) -> list[int | None]:
         """The next token of every row; None where a row has ended."""
-        live = [(place, number) for place, number in enumerate(numbers) if number in self.rows]
+        live = [(index, number) for index, number in enumerate(numbers) if number in self.rows]
         tokens: list[int | None] = [None] * len(numbers)
         if not live:
             return tokens
         logits = self.policy.logits(running.hidden())
         rows = [self.rows[number] for _, number in live if number is not None]
-        draws = drawn(logits, [place for place, _ in live], rows)
-        for (place, number), row, draw in zip(live, rows, draws, strict=True):
+        draws = next_tokens(logits, [index for index, _ in live], rows)
+        for (index, number), row, draw in zip(live, rows, draws, strict=True):
             assert number is not None
             row.grow(*draw)
             if (finish := self._endings.finish(row.ids, row.request.sampling)) is None:
-                tokens[place] = row.ids[-1]
+                tokens[index] = row.ids[-1]
             else:
                 ended.append((number, self.rows.pop(number).completion(finish, self.policy.tokenizer)))
         return tokens

@@ -42,11 +42,11 @@ class Completions:
 
         Raises: ResourceError E551 if the server returns none; E552 if its tokens are others.
         """
-        asked = {"model": self.model, "prompt": list(ids), "max_tokens": 1, "temperature": 1.0}
-        found = echoed(self._post(asked | {"echo": True, "logprobs": 1}), len(ids))
-        if not found:
-            found = by_id(self._post(asked | {"prompt_logprobs": 0}), ids)
-        if not found:
+        body = {"model": self.model, "prompt": list(ids), "max_tokens": 1, "temperature": 1.0}
+        logprobs = echoed(self._post(body | {"echo": True, "logprobs": 1}), len(ids))
+        if not logprobs:
+            logprobs = by_id(self._post(body | {"prompt_logprobs": 0}), ids)
+        if not logprobs:
             raise ResourceError(
                 "E551",
                 "the server returns no log-probabilities of a prompt",
@@ -54,9 +54,9 @@ class Completions:
                 why="it ignores both echo with logprobs (OpenAI, vLLM, SGLang) and prompt_logprobs (vLLM)",
                 fix="serve the folder with vLLM or SGLang",
             )
-        if not all(value is not None and math.isfinite(value) for value in found):
+        if not all(value is not None and math.isfinite(value) for value in logprobs):
             raise self.other("a log-probability of a prompt token is missing or not finite")
-        return [float(value) for value in found if value is not None]
+        return [float(value) for value in logprobs if value is not None]
 
     def other(self, why: str) -> ResourceError:
         return ResourceError(
@@ -123,10 +123,10 @@ def usable_port(url: str) -> bool:
 def echoed(body: Any, tokens: int) -> list[float | None]:
     """Log-probabilities of the prompt in an answer to `echo`; empty if there are none."""
     try:
-        found = body["choices"][0]["logprobs"]["token_logprobs"]
+        logprobs = body["choices"][0]["logprobs"]["token_logprobs"]
     except (KeyError, IndexError, TypeError):
         return []
-    return list(found[1:tokens]) if isinstance(found, list) and len(found) >= tokens else []
+    return list(logprobs[1:tokens]) if isinstance(logprobs, list) and len(logprobs) >= tokens else []
 
 
 def by_id(body: Any, ids: Sequence[int]) -> list[float | None]:

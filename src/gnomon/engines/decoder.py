@@ -12,14 +12,14 @@ from torch import Tensor
 
 from gnomon.engines.branches import Branches
 from gnomon.engines.endings import Endings
-from gnomon.engines.noise import Noise, sampled
+from gnomon.engines.noise import Noise, sample_tokens
 from gnomon.engines.replay import Replay, captured
 from gnomon.models.policy import Policy
 from gnomon.models.projection import Truncation, entropy_of, logp_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.types import Completion, Finish, Request
 
-__all__ = ["Decoder", "Row", "drawn"]
+__all__ = ["Decoder", "Row", "next_tokens"]
 
 PROMPT_TOKENS = 2**13
 """Most tokens of new prompts in a pass, each as long as the longest, unless one prompt is longer. So many long prompts
@@ -127,7 +127,7 @@ class Decoder:
         logits = self.policy.logits(hidden[-len(plan.group) :])
         live = [(branch.slot, number) for branch in self._branches for number in branch.rows if number in self.rows]
         rows = [self.rows[number] for _, number in live]
-        draws = drawn(logits, [slot for slot, _ in live], rows) if live else []
+        draws = next_tokens(logits, [slot for slot, _ in live], rows) if live else []
         going: dict[int, dict[int, list[int]]] = {branch.slot: {} for branch in self._branches}
         ended = []
         for (slot, number), row, draw in zip(live, rows, draws, strict=True):
@@ -145,7 +145,7 @@ def on_current_device(policy: Policy) -> bool:
     return policy.device.type == "cuda" and policy.device.index in (None, torch.cuda.current_device())
 
 
-def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> list[tuple[int, float, float]]:
+def next_tokens(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> list[tuple[int, float, float]]:
     """The next token of every row, its log-probability under the distribution sampled, and the entropy of that.
 
     Entropies are NaN where no row asks for them.
@@ -160,8 +160,8 @@ def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> list[tuple[
         logp[own] = logp_of(scores[own], divisor[own], truncation)
     noise = [row.noise for row in rows]
     cold = temperature == 0
-    token = torch.where(cold, logp.argmax(-1), sampled(logp, noise))
-    chosen = logp.gather(1, token[:, None])[:, 0]
-    wanted = any(row.request.sampling.entropy for row in rows)
-    entropy = torch.where(cold, 0.0, entropy_of(logp)) if wanted else chosen.new_full(chosen.shape, nan)
-    return list(zip(token.tolist(), torch.where(cold, 0.0, chosen).tolist(), entropy.tolist(), strict=True))
+    token = torch.where(cold, logp.argmax(-1), sample_tokens(logp, noise))
+    token_logp = logp.gather(1, token[:, None])[:, 0]
+    with_entropy = any(row.request.sampling.entropy for row in rows)
+    entropy = torch.where(cold, 0.0, entropy_of(logp)) if with_entropy else token_logp.new_full(token_logp.shape, nan)
+    return list(zip(token.tolist(), torch.where(cold, 0.0, token_logp).tolist(), entropy.tolist(), strict=True))

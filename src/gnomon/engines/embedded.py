@@ -116,10 +116,10 @@ class Embedded:
 
     def _unanswered(self) -> list[Answer]:
         """Take away all that wait."""
-        found = [*self._answers.values(), *(answer for _, answer in self._waiting)]
+        answers = [*self._answers.values(), *(answer for _, answer in self._waiting)]
         self._waiting.clear()
         self._answers.clear()
-        return [answer for answer in found if not answer.done()]
+        return [answer for answer in answers if not answer.done()]
 
     def load(self, weights: WeightsRef) -> None:
         waiting = [*self._answers.values(), *(answer for _, answer in self._waiting)]
@@ -130,8 +130,8 @@ class Embedded:
         self.policy.update(weights.read())
         if self.rounding:
             self.policy.round(self.rounding)
-        found = score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]).cpu()
-        gap = float((found - torch.tensor(weights.probe_logp, device="cpu"))[: PROBE - 1].abs().max())
+        logps = score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]).cpu()
+        gap = float((logps - torch.tensor(weights.probe_logp, device="cpu"))[: PROBE - 1].abs().max())
         if not gap <= (0.0 if self.tier is Tier.EXACT else self.bound):
             raise NumericsError(
                 "E201",
@@ -141,7 +141,7 @@ class Embedded:
                 fix="report this with the model's name; no setting changes it",
             )
         if self.tier is not Tier.EXACT:
-            self._receipts.check(weights, found.tolist())
+            self._receipts.check(weights, logps.tolist())
         self.version = weights.version
         if self._decoder is not None:
             self._decoder.renew(self.version)
@@ -184,16 +184,16 @@ class Embedded:
         requests = [
             Request(
                 prompt_ids=prompt,
-                key=bytes([place % 256, row]) * 8,
-                sampling=Sampling(max_tokens=1 + (29 * (place * rows + row)) % tokens),
+                key=bytes([index % 256, row]) * 8,
+                sampling=Sampling(max_tokens=1 + (29 * (index * rows + row)) % tokens),
             )
-            for place, prompt in enumerate(prompts)
+            for index, prompt in enumerate(prompts)
             for row in range(rows)
         ]
-        found = decoded(decoder_of(self.policy, self._threads), requests)
+        completions = decoded(decoder_of(self.policy, self._threads), requests)
         gaps = [
             (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - reported(mine)).abs().max()
-            for prompt, mine in zip(prompts, batched(found, rows), strict=True)
+            for prompt, mine in zip(prompts, batched(completions, rows), strict=True)
         ]
         return float(torch.stack(gaps).max())
 
@@ -207,12 +207,12 @@ def decoder_of(policy: Policy, threads: Threads) -> Batch:
 
 def decoded(decoder: Batch, requests: Sequence[Request]) -> list[Completion]:
     """The completions of requests that join a running batch, a few before each token."""
-    waiting, found = deque(requests), dict[int, Completion]()
+    waiting, completions = deque(requests), dict[int, Completion]()
     while waiting or decoder.rows:
         for _ in range(min(JOINING, len(waiting))):
             decoder.admit(waiting.popleft())
-        found.update(decoder.step())
-    return [found[number] for number in sorted(found)]
+        completions.update(decoder.step())
+    return [completions[number] for number in sorted(completions)]
 
 
 def reported(completions: Sequence[Completion]) -> Tensor:

@@ -59,8 +59,9 @@ class Lanes:
         """As `Decoder.step`. Every lane takes its step before any row can join."""
         busy = [lane for lane, decoder in enumerate(self._lanes) if decoder.rows]
         ended = []
-        for lane, found in zip(busy, self._threads.results(lambda lane: self._lanes[lane].step(), busy), strict=True):
-            for own, completion in found:
+        steps = self._threads.results(lambda lane: self._lanes[lane].step(), busy)
+        for lane, completions in zip(busy, steps, strict=True):
+            for own, completion in completions:
                 number = self._numbers.pop((lane, own))
                 del self.rows[number]
                 ended.append((number, completion))

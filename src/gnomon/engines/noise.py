@@ -12,7 +12,7 @@ from torch import Tensor
 from gnomon.engines import philox
 from gnomon.models.kernels import compiles
 
-__all__ = ["Noise", "gumbel", "rows_at_once", "sampled"]
+__all__ = ["Noise", "gumbel", "rows_at_once", "sample_tokens"]
 
 AHEAD = 2**12
 """Numbers that a stream draws at a time on a CPU, or one position's where those are more."""
@@ -54,21 +54,21 @@ def gumbel(uniform: Tensor) -> Tensor:
     return uniform.clamp_min_(2.0**-54).log_().neg_().log_().neg_()
 
 
-def sampled(logp: Tensor, noise: Sequence[Noise]) -> Tensor:
+def sample_tokens(logp: Tensor, noise: Sequence[Noise]) -> Tensor:
     """[B] a token of every row of log-probabilities [B, vocabulary].
 
     Adding Gumbel noise and taking the argmax samples from them (Gumbel-max; Maddison et al. 2014, arXiv 1411.0030),
     and two policies that are close agree on most tokens. The noise is made for a few rows at a time. The uniform
     numbers are the same on every device; their logarithms, in float64, may differ in the last bit.
     """
-    if logp.is_cuda and (draw := by_kernel("drawn")):
+    if logp.is_cuda and (draw := by_kernel("sample_tokens")):
         return draw(*places(noise, logp.device), logp)
     rows = rows_at_once(logp.shape[1], logp.device)
-    found = []
+    tokens = []
     for start in range(0, len(noise), rows):
         some = noise[start : start + rows]
-        found.append((gumbel(uniform(some, logp.shape[1], logp.device)) + logp[start : start + rows]).argmax(-1))
-    return torch.cat(found)
+        tokens.append((gumbel(uniform(some, logp.shape[1], logp.device)) + logp[start : start + rows]).argmax(-1))
+    return torch.cat(tokens)
 
 
 def rows_at_once(vocabulary: int, device: torch.device) -> int:
@@ -100,8 +100,8 @@ def by_kernel(name: str) -> Callable[..., Tensor] | None:
     key, start = (torch.zeros(shape, dtype=torch.int64, device="cuda") for shape in ((1, 2), (1,)))
     try:
         philox_kernel.uniform(key, start, 1)
-        philox_kernel.drawn(key, start, torch.zeros(1, 1, device="cuda"))
+        philox_kernel.sample_tokens(key, start, torch.zeros(1, 1, device="cuda"))
     except Exception:  # Whatever the compiler or the driver lacks.
         return None
-    found: Callable[..., Tensor] = getattr(philox_kernel, name)
-    return found
+    kernel: Callable[..., Tensor] = getattr(philox_kernel, name)
+    return kernel

@@ -19,8 +19,8 @@ def uniform(key: Tensor, start: Tensor, count: int) -> Tensor:
     """
     blocks = (count + 6) // 4  # The first number may be the last of its block.
     at = torch.arange(count, device=key.device) + (start & 3)[:, None]
-    found = words((start >> 2)[:, None] + torch.arange(1, blocks + 1, device=key.device), key).gather(1, at)
-    return high(found, 11).double().mul_(2.0**-53)
+    integers = words((start >> 2)[:, None] + torch.arange(1, blocks + 1, device=key.device), key).gather(1, at)
+    return high(integers, 11).double().mul_(2.0**-53)
 
 
 def words(block: Tensor, key: Tensor) -> Tensor:

@@ -8,16 +8,16 @@ import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 from torch import Tensor
 
-__all__ = ["drawn", "uniform"]
+__all__ = ["sample_tokens", "uniform"]
 
 BLOCK = 1024
 """Numbers of one program of the kernel."""
 
 
 @triton.jit  # type: ignore[misc,untyped-decorator,unused-ignore]
-def numbers(keys, starts, row, place):  # type: ignore[no-untyped-def,unused-ignore]
+def numbers(keys, starts, row, index):  # type: ignore[no-untyped-def,unused-ignore]
     """Numbers of one stream. Every element computes the four words of its counter and keeps its own."""
-    at = tl.load(starts + row) + place
+    at = tl.load(starts + row) + index
     zero = (at * 0).to(tl.uint64)
     a, b, c, d = ((at >> 2) + 1).to(tl.uint64), zero, zero, zero
     key = tl.load(keys + 2 * row).to(tl.uint64, bitcast=True) + zero
@@ -35,20 +35,20 @@ def numbers(keys, starts, row, place):  # type: ignore[no-untyped-def,unused-ign
 @triton.jit  # type: ignore[misc,untyped-decorator,unused-ignore]
 def fill(keys, starts, out, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def,unused-ignore]
     row = tl.program_id(1).to(tl.int64)
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + row * count + place, numbers(keys, starts, row, place), mask=place < count)
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + row * count + index, numbers(keys, starts, row, index), mask=index < count)
 
 
 @triton.jit  # type: ignore[misc,untyped-decorator,unused-ignore]
 def best(keys, starts, logp, most, which, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def,unused-ignore]
     """The largest log-probability plus noise of a part of a row, and its place."""
     row = tl.program_id(1).to(tl.int64)
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    noise = -tl.log(-tl.log(tl.maximum(numbers(keys, starts, row, place), 5.551115123125783e-17)))
-    total = noise + tl.load(logp + row * count + place, mask=place < count, other=-float("inf")).to(tl.float64)
-    found, at = tl.max(total, 0, return_indices=True)
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    noise = -tl.log(-tl.log(tl.maximum(numbers(keys, starts, row, index), 5.551115123125783e-17)))
+    total = noise + tl.load(logp + row * count + index, mask=index < count, other=-float("inf")).to(tl.float64)
+    highest, at = tl.max(total, 0, return_indices=True)
     to = row * tl.num_programs(0) + tl.program_id(0)
-    tl.store(most + to, found)
+    tl.store(most + to, highest)
     tl.store(which + to, tl.program_id(0) * BLOCK + at)
 
 
@@ -60,7 +60,7 @@ def uniform(key: Tensor, start: Tensor, count: int) -> Tensor:
     return out
 
 
-def drawn(key: Tensor, start: Tensor, logp: Tensor) -> Tensor:
+def sample_tokens(key: Tensor, start: Tensor, logp: Tensor) -> Tensor:
     """[B] of every row of log-probabilities [B, vocabulary], the place where they are largest with noise added."""
     rows, count = logp.shape
     parts = triton.cdiv(count, BLOCK)

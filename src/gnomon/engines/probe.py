@@ -10,13 +10,13 @@ __all__ = ["require_equal"]
 
 
 def require_equal(
-    found: Sequence[float], expected: Sequence[float], bound: float, version: str, *, decoding: bool
+    actual: Sequence[float], expected: Sequence[float], bound: float, version: str, *, decoding: bool
 ) -> None:
     """Args: decoding: whether completions are compared with their scoring, else scoring with the learner.
 
     Raises: NumericsError E201.
     """
-    gaps = [abs(a - b) for a, b in zip(found, expected, strict=True)]
+    gaps = [abs(a - b) for a, b in zip(actual, expected, strict=True)]
     worst = next((gap for gap in gaps if gap != gap), max(gaps, default=0.0))
     if worst <= bound:
         return

@@ -108,16 +108,16 @@ class Receipts:
         self._last = new
         if old.learner == new.learner:
             return None
-        found = compared(old, new)
-        self._stats = merge(self._stats, found.stats)
-        if found.proven:
+        receipt = compared(old, new)
+        self._stats = merge(self._stats, receipt.stats)
+        if receipt.proven:
             self._base = new
-        return found
+        return receipt
 
     def stats(self) -> Stats:
         """Metrics of the loads since the last call."""
-        found, self._stats = self._stats, {}
-        return found
+        stats, self._stats = self._stats, {}
+        return stats
 
 
 def share_of(change: Sequence[float], of: Sequence[float]) -> Share:

@@ -75,13 +75,13 @@ class RemoteEngine:
         return Loaded(self.number, load, self.tier, handle)
 
     async def sample(self, request: Request) -> Completion:
-        found: Completion = await self.fleet.call("sample", self.loaded, request)
-        return found
+        completion: Completion = await self.fleet.call("sample", self.loaded, request)
+        return completion
 
     async def measure(self, prompts: Sequence[tuple[int, ...]]) -> float:
         """`Embedded.measure` of a sampler."""
-        found: float = await self.fleet.call("measure", self.loaded, prompts)
-        return found
+        gap: float = await self.fleet.call("measure", self.loaded, prompts)
+        return gap
 
     async def ask_versions(self) -> None:
         """Ask a sampler for the versions of its engine."""
@@ -93,11 +93,11 @@ class RemoteEngine:
 
     def counts(self) -> Stats:
         """What went wrong in the engines of all samplers since the last call; 0 where no episode has ended since."""
-        found = self._zeros
+        stats = self._zeros
         for _ in range(len(self._counts)):
-            found = merge(found, self._counts.popleft())
-        self._zeros = {name: Sum(0) for name, stat in found.items() if isinstance(stat, Sum)}
-        return found
+            stats = merge(stats, self._counts.popleft())
+        self._zeros = {name: Sum(0) for name, stat in stats.items() if isinstance(stat, Sum)}
+        return stats
 
     def load(self, weights: WeightsRef) -> None:
         """Replace the weights. In flight, a version that is not newer than the present one is not loaded."""

@@ -93,21 +93,21 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         with self:  # In inference mode, operations made of others arrive whole.
-            found = function.decompose(*args, **(kwargs or {}))
-        if found is not NotImplemented:
-            return found
-        found = function(*args, **(kwargs or {}))
+            output = function.decompose(*args, **(kwargs or {}))
+        if output is not NotImplemented:
+            return output
+        output = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
         selects = name in ("index", "index_put", "index_put_") and any(
             each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1]
         )
-        places = {each.device for each in (*args, found) if isinstance(each, Tensor)}
+        places = {each.device for each in (*args, output) if isinstance(each, Tensor)}
         apart = name in ("copy_", "_to_copy") and len(places) > 1
         if name in ("lift_fresh", "detach_"):  # What is seen of torch.tensor, which copies numbers of Python.
-            apart = found.device.type != "cpu"
+            apart = output.device.type != "cpu"
         foreign = function.namespace not in KNOWN
         self.waits = self.waits or name in WAITING or selects or apart or foreign
-        return found
+        return output
 
 
 def captured(work: Pass) -> Pass:
@@ -124,14 +124,14 @@ def captured(work: Pass) -> Pass:
         stream.synchronize()
         graph.capture_begin(capture_error_mode="thread_local")
         try:
-            found = work()
+            output = work()
         finally:
             graph.capture_end()
     torch.cuda.current_stream().wait_stream(stream)
 
     def run() -> Tensor:
         graph.replay()
-        return found
+        return output
 
     return run
 

@@ -26,12 +26,12 @@ class Scripted:
     async def sample(self, request: Request) -> Completion:
         text = self.reply(self.tokenizer.decode(request.prompt_ids), request.key)
         ids, limit = self.tokenizer.encode(text), request.sampling.max_tokens
-        kept = ids[:limit]
+        tokens = ids[:limit]
         finish = Finish.STOP if len(ids) <= limit else Finish.LENGTH
         return Completion(
-            token_ids=kept,
-            logprobs=(0.0,) * len(kept),
-            text=self.tokenizer.decode(kept),
+            token_ids=tokens,
+            logprobs=(0.0,) * len(tokens),
+            text=self.tokenizer.decode(tokens),
             finish=finish,
             version=self.version,
         )

@@ -46,9 +46,9 @@ class ServedWeights:
 
     def body(self) -> dict[str, Any]:
         """As JSON."""
-        found = asdict(self) | {"answer": self.answer.value}
-        found["share"] = self.share and {"value": self.share.value, "error": self.share.error}
-        return found
+        fields = asdict(self) | {"answer": self.answer.value}
+        fields["share"] = self.share and {"value": self.share.value, "error": self.share.error}
+        return fields
 
 
 def check_weights(
@@ -84,33 +84,33 @@ def check_weights(
             why="their tokenizers turn the same text into different tokens",
             fix="repeat the command without --old",
         )
-    found = [logp for text in texts for logp in server.logprobs(text)]
+    logps = [logp for text in texts for logp in server.logprobs(text)]
     new, rounded = local(folder, texts, "float32"), local(folder, texts, "bfloat16")
     before = None if old is None else local(old, texts, "float32")
-    gap, rounding = root_mean_square(difference(found, new)), root_mean_square(difference(rounded, new))
+    gap, rounding = root_mean_square(difference(logps, new)), root_mean_square(difference(rounded, new))
     change = [] if before is None else difference(new, before)
-    share = share_of(difference(found, before), change) if before is not None and any(change) else None
-    answer, reason = decided(found, new, before, rounding)
+    share = share_of(difference(logps, before), change) if before is not None and any(change) else None
+    answer, reason = decided(logps, new, before, rounding)
     return ServedWeights(
         answer=answer,
         reason=reason,
         model=server.model,
-        tokens=len(found),
+        tokens=len(logps),
         difference=gap,
         rounding=rounding,
-        old_difference=None if before is None else root_mean_square(difference(found, before)),
+        old_difference=None if before is None else root_mean_square(difference(logps, before)),
         share=share,
     )
 
 
 def decided(
-    found: Sequence[float], new: Sequence[float], old: Sequence[float] | None, rounding: float
+    logps: Sequence[float], new: Sequence[float], old: Sequence[float] | None, rounding: float
 ) -> tuple[Answer, str]:
     """The answer, and the reason for it.
 
     With an old folder, each answer is wrong with probability exp(−5.5²/2) = 2.7e-7 at most, as in `Receipts`.
     """
-    gap = root_mean_square(difference(found, new))
+    gap = root_mean_square(difference(logps, new))
     if gap >= FAR * rounding:
         return (
             Answer.NOT_SERVED,
@@ -123,7 +123,7 @@ def decided(
             f"the server differs from the folder {gap / rounding:.1f} times as much as rounding does: it may quantise "
             "the weights, or have a version near to the folder's. Pass the other version with --old"
         )
-    served, changed = difference(found, old), difference(new, old)
+    served, changed = difference(logps, old), difference(new, old)
     if not any(changed):
         return Answer.UNKNOWN, "the two folders have the same log-probabilities"
     new_excluded = deviations([WHOLE * d - e for e, d in zip(served, changed, strict=True)], changed) >= DEVIATIONS
@@ -163,19 +163,21 @@ def local(folder: str | Path, texts: Sequence[Sequence[int]], dtype: str) -> lis
     from gnomon.models.scoring import score
 
     policy = Policy.load(model_folder(str(folder)), Precision.only(getattr(torch, dtype)))
-    rows = [(place, tuple(text[1:])) for place, text in enumerate(texts)]
+    rows = [(index, tuple(text[1:])) for index, text in enumerate(texts)]
     values: list[float] = score(policy, [tuple(text[:1]) for text in texts], rows).tolist()
     return values
 
 
-def served_text(found: ServedWeights) -> str:
+def served_text(served: ServedWeights) -> str:
     """The comparison as lines of text."""
-    lines = [f"{found.answer.value}: {found.reason}", f"model      {found.model}, {found.tokens} tokens"]
+    lines = [f"{served.answer.value}: {served.reason}", f"model      {served.model}, {served.tokens} tokens"]
     lines.append(
-        f"difference {found.difference:.3g} nats from the folder; rounding to bfloat16 changes {found.rounding:.3g}"
+        f"difference {served.difference:.3g} nats from the folder; rounding to bfloat16 changes {served.rounding:.3g}"
     )
-    if found.old_difference is not None:
-        lines.append(f"old folder {found.old_difference:.3g} nats from it")
-    if found.share is not None:
-        lines.append(f"share      {found.share.value:.3f} ± {found.share.error:.3f} of the change from the old folder")
+    if served.old_difference is not None:
+        lines.append(f"old folder {served.old_difference:.3g} nats from it")
+    if served.share is not None:
+        lines.append(
+            f"share      {served.share.value:.3f} ± {served.share.error:.3f} of the change from the old folder"
+        )
     return "\n".join(lines)

@@ -42,9 +42,9 @@ class TinkerEngine:
             raise ModelError("E323", "the Tinker service does not have these weights", why=why, fix=fix)
         client = answer(self._service.create_sampling_client(model_path=weights.service), "load weights for sampling")
         probe = self._package.types.ModelInput.from_ints(list(weights.probe))
-        found = answer(client.compute_logprobs(probe), "score a probe")[1:]
-        require_equal(found, weights.probe_logp, self.bound, f"version {weights.version}", decoding=False)
-        self._receipts.check(weights, found)
+        logps = answer(client.compute_logprobs(probe), "score a probe")[1:]
+        require_equal(logps, weights.probe_logp, self.bound, f"version {weights.version}", decoding=False)
+        self._receipts.check(weights, logps)
         self._client, self.version = client, weights.version
 
     async def sample(self, request: Request) -> Completion:
@@ -59,10 +59,10 @@ class TinkerEngine:
         )
         prompt = types.ModelInput.from_ints(list(request.prompt_ids))
         try:
-            found = await client.sample(prompt=prompt, num_samples=1, sampling_params=params)
+            response = await client.sample(prompt=prompt, num_samples=1, sampling_params=params)
         except self._package.TinkerError as error:
             raise failed("sample", error) from None
-        one = found.sequences[0]
+        one = response.sequences[0]
         count, finish = self._end(one.tokens, sampling)
         return Completion(
             token_ids=tuple(one.tokens[:count]),

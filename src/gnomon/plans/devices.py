@@ -239,9 +239,9 @@ def function_seconds() -> float:
 
 def noise_seconds() -> float:
     """Seconds of one number of the engine's noise."""
-    from gnomon.engines.noise import Noise, sampled
+    from gnomon.engines.noise import Noise, sample_tokens
 
     vocabulary, rows = 2**15, 4
     logp: Tensor = torch.zeros(rows, vocabulary)
     noise = [Noise(np.arange(16, dtype=np.uint8).tobytes(), vocabulary) for _ in range(rows)]
-    return fastest(lambda: sampled(logp, noise)) / (rows * vocabulary)
+    return fastest(lambda: sample_tokens(logp, noise)) / (rows * vocabulary)

@@ -148,13 +148,13 @@ class VLLM:
     def _begin(self, worker: WorkerProcess, request: Request) -> Future[Any]:
         """Send a request. Its seed comes from its key, so a repeated request is the same request."""
         sampling = request.sampling
-        wanted = {
+        params = {
             "temperature": sampling.temperature,
             "max_tokens": sampling.max_tokens,
             "seed": int.from_bytes(request.key[:8], "little") >> 1,
         }
         ends = sorted(self.tokenizer.eos | sampling.stop_ids)
-        message = {"do": "sample", "sampling": wanted, "stop": list(sampling.stop), "stop_ids": ends}
+        message = {"do": "sample", "sampling": params, "stop": list(sampling.stop), "stop_ids": ends}
         return worker.begin(message, prompt=array("i", request.prompt_ids))
 
     def _completion(self, request: Request, message: Mapping[str, Any], arrays: Mapping[str, array[Any]]) -> Completion:
@@ -164,8 +164,8 @@ class VLLM:
         grown: list[int] = []
         for token in ids:
             grown.append(token)
-            if found := self._endings.finish(grown, request.sampling):
-                finish = found
+            if reason := self._endings.finish(grown, request.sampling):
+                finish = reason
                 break
         ids, logps = grown, logps[: len(grown)]
         if request.sampling.temperature == 0:
@@ -178,7 +178,7 @@ class VLLM:
             text=text,
             finish=finish,
             version=version,
-            changes=tuple((place, later) for place, later in changes if place < len(ids)),
+            changes=tuple((position, later) for position, later in changes if position < len(ids)),
         )
 
     def load(self, weights: WeightsRef) -> None:
@@ -245,10 +245,10 @@ class VLLM:
         self._receipts.check(weights, scored)
         room = int(self._arguments.get("max_model_len") or CACHED + DECODED + 1) - DECODED - 1
         prompt = (weights.probe * (CACHED // len(weights.probe) + 1))[: min(CACHED, room)]
-        wanted = {"temperature": 1.0, "max_tokens": DECODED, "seed": 1}
-        found = self._asked({"do": "sample", "sampling": wanted, "stop": [], "stop_ids": []}, prompt)
-        again = self._asked({"do": "score"}, (*prompt, *found["token_ids"]))["logprobs"]
-        require_equal(found["logprobs"], again[-len(found["token_ids"]) :], self.bound, version, decoding=True)
+        params = {"temperature": 1.0, "max_tokens": DECODED, "seed": 1}
+        sample = self._asked({"do": "sample", "sampling": params, "stop": [], "stop_ids": []}, prompt)
+        again = self._asked({"do": "score"}, (*prompt, *sample["token_ids"]))["logprobs"]
+        require_equal(sample["logprobs"], again[-len(sample["token_ids"]) :], self.bound, version, decoding=True)
 
     def _asked(self, message: dict[str, Any], prompt: Sequence[int]) -> Arrays:
         """An answer, from another worker if need be."""
@@ -348,14 +348,14 @@ class VLLM:
             raise self._on_cpu("sleep", "vLLM can free the memory of CUDA devices only")
         if self.gpus and self.versions["device"] == "cpu":
             raise self._on_cpu("gpus", "vLLM in this environment is built for a CPU")
-        if self.head != "model" and (found := self.versions.get("head", self.head)) != self.head:
+        if self.head != "model" and (head := self.versions.get("head", self.head)) != self.head:
             raise ResourceError(
                 "E544",
-                f"vLLM computes the vocabulary projection in {found}, and the learner in {self.head}",
+                f"vLLM computes the vocabulary projection in {head}, and the learner in {self.head}",
                 where=self.command[0],
                 why="the device of vLLM has no such products; a projection that differs on one side only makes the "
                 "difference of the log-probabilities larger",
-                fix=f"policy.dtype={found}",
+                fix=f"policy.dtype={head}",
             )
         self._send_weights(worker)
 
@@ -412,10 +412,10 @@ class VLLM:
 
     def counts(self) -> Stats:
         """What went wrong since the last call, and what the loads have proved."""
-        found: Stats = {"engine/restarts": Sum(self._replaced), "engine/resampled": Sum(self._resampled)}
-        found |= self._receipts.stats()
+        stats: Stats = {"engine/restarts": Sum(self._replaced), "engine/resampled": Sum(self._resampled)}
+        stats |= self._receipts.stats()
         self._replaced = self._resampled = 0
-        return found
+        return stats
 
     def close(self) -> None:
         """End the worker, and remove its files."""
@@ -433,11 +433,11 @@ def return_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def clear(place: Path, workers: Sequence[WorkerProcess]) -> None:
+def clear(folder: Path, workers: Sequence[WorkerProcess]) -> None:
     """Leave nothing behind."""
     for worker in workers:
         worker.kill()
-    rmtree(place, ignore_errors=True)
+    rmtree(folder, ignore_errors=True)
 
 
 def lora(adapter: Adapter | None) -> dict[str, Any]:

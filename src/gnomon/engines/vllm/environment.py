@@ -74,9 +74,9 @@ def worker_environment(
     Args: gpus: numbers of those that it uses, among those that this process sees; empty for all.
     Raises: ResourceError E545 for a GPU that this process does not see.
     """
-    kept = {name: value for name, value in present.items() if name not in UNWANTED}
+    variables = {name: value for name, value in present.items() if name not in UNWANTED}
     return {
-        **kept,
+        **variables,
         "OMP_NUM_THREADS": str(threads),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_LOGGING_LEVEL": "WARNING",
@@ -88,19 +88,19 @@ def worker_environment(
     }
 
 
-def visible(seen: str | None, gpus: Sequence[int]) -> str:
-    """Value of `CUDA_VISIBLE_DEVICES` for the worker. Args: seen: its value in this process; None if unset."""
-    if seen is None:
+def visible(devices: str | None, gpus: Sequence[int]) -> str:
+    """Value of `CUDA_VISIBLE_DEVICES` for the worker. Args: devices: its value in this process; None if unset."""
+    if devices is None:
         names = [str(number) for number in range(torch.cuda.device_count() or max(gpus) + 1)]
     else:  # Like CUDA, ignore all names after an empty name or -1.
-        names = list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, seen.split(","))))
+        names = list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, devices.split(","))))
     if missing := [number for number in gpus if number >= len(names)]:
         raise ResourceError(
             "E545",
             f"there is no GPU {missing[0]} for vLLM",
             where=f"engine.gpus={','.join(map(str, gpus))}",
             why=f"number of GPUs that the run sees: {len(names)}"
-            + (f" ({VISIBLE}={seen})" if seen is not None else ""),
+            + (f" ({VISIBLE}={devices})" if devices is not None else ""),
             fix=f"engine.gpus={len(names) - 1}" if len(names) > 1 else "engine.gpus=[] engine.cache_gib=4",
         )
     return ",".join(names[number] for number in gpus)

@@ -27,10 +27,10 @@ def own_folder() -> tuple[Path, IO[str]]:
 
     Folders whose process has ended are deleted: one that is killed leaves its own.
     """
-    for left in Path(gettempdir()).glob(f"{NAME}*"):
-        with suppress(OSError), (left / LOCK).open() as lock:
+    for stale in Path(gettempdir()).glob(f"{NAME}*"):
+        with suppress(OSError), (stale / LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            rmtree(left, ignore_errors=True)
+            rmtree(stale, ignore_errors=True)
     folder = Path(mkdtemp(prefix=NAME))
     own = (folder / "locking").open("w", encoding="utf-8")
     fcntl.flock(own, fcntl.LOCK_EX)
@@ -70,13 +70,13 @@ def remove(path: Path) -> None:
     rmtree(path) if path.is_dir() else path.unlink()
 
 
-def linked(folder: Path, place: Path) -> Path:
+def linked(folder: Path, target: Path) -> Path:
     """A model folder as vLLM wants it: links to the files, and a `tokenizer_config.json` where there is none."""
-    place.mkdir()
+    target.mkdir()
     for path in folder.iterdir():
         if path.is_file():
-            (place / path.name).symlink_to(path.resolve())
-    config = place / "tokenizer_config.json"
+            (target / path.name).symlink_to(path.resolve())
+    config = target / "tokenizer_config.json"
     if not config.exists():
         config.write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}), "utf-8")
-    return place
+    return target

@@ -22,10 +22,10 @@ HEAD = struct.Struct("<IQ")
 
 def send(channel: socket, message: Mapping[str, Any], arrays: Mapping[str, array[Any]] | None = None) -> None:
     """Write a frame. One thread at a time may write."""
-    found = arrays or {}
-    parts = [[name, values.typecode, len(values)] for name, values in found.items()]
+    payload = arrays or {}
+    parts = [[name, values.typecode, len(values)] for name, values in payload.items()]
     head = json.dumps({**message, "arrays": parts}).encode()
-    body = b"".join(values.tobytes() for values in found.values())
+    body = b"".join(values.tobytes() for values in payload.values())
     channel.sendall(HEAD.pack(len(head), len(body)) + head + body)
 
 
@@ -33,24 +33,24 @@ def receive(channel: socket) -> tuple[Message, Arrays]:
     """Read a frame. Raises: EOFError when the other side has gone."""
     size, rest = HEAD.unpack(exactly(channel, HEAD.size))
     message = json.loads(exactly(channel, size))
-    body, place, arrays = exactly(channel, rest), 0, Arrays()
+    body, offset, arrays = exactly(channel, rest), 0, Arrays()
     for name, code, length in message.pop("arrays"):
         arrays[name] = array(code)
-        end = place + length * arrays[name].itemsize
-        arrays[name].frombytes(body[place:end])
-        place = end
+        end = offset + length * arrays[name].itemsize
+        arrays[name].frombytes(body[offset:end])
+        offset = end
     return message, arrays
 
 
 def exactly(channel: socket, size: int) -> bytes:
-    found = bytearray(size)
-    view, place = memoryview(found), 0
-    while place < size:
+    buffer = bytearray(size)
+    view, offset = memoryview(buffer), 0
+    while offset < size:
         try:
-            count = channel.recv_into(view[place:])
+            count = channel.recv_into(view[offset:])
         except ConnectionError as error:
             raise EOFError("the other side has gone") from error
         if not count:
             raise EOFError("the other side has gone")
-        place += count
-    return bytes(found)
+        offset += count
+    return bytes(buffer)

@@ -112,9 +112,9 @@ class WorkerProcess:
         self.kill()
         with self._changing:
             self.why = f"{why} (exit status {self._process.poll()})"
-            left = list(self._calls.values())
+            answers = list(self._calls.values())
             self._calls.clear()
-        for answer in left:
+        for answer in answers:
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(Gone(self.why))
 

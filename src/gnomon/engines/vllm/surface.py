@@ -35,7 +35,7 @@ USED: Mapping[str, tuple[str, ...]] = {
 
 def absent(used: Mapping[str, tuple[str, ...]] = USED) -> list[str]:
     """The objects that do not exist here, and the parameters that an object does not take, as `object(parameter)`."""
-    found: list[str] = []
+    missing: list[str] = []
     for name, parameters in used.items():
         module, _, path = name.partition(":")
         try:
@@ -43,10 +43,10 @@ def absent(used: Mapping[str, tuple[str, ...]] = USED) -> list[str]:
             for part in path.split("."):
                 value = getattr(value, part)
         except (ImportError, AttributeError):
-            found.append(name.replace(":", "."))
+            missing.append(name.replace(":", "."))
             continue
-        found += [f"{path}({each})" for each in parameters if not accepts(value, each)]
-    return found
+        missing += [f"{path}({each})" for each in parameters if not accepts(value, each)]
+    return missing
 
 
 def accepts(function: Any, parameter: str) -> bool:

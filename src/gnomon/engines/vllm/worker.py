@@ -118,13 +118,13 @@ class Server:
 
     def versions(self) -> dict[str, str]:
         """Of what matters here; a package that is missing is left out."""
-        found = {"python": ".".join(map(str, sys.version_info[:3]))}
+        versions = {"python": ".".join(map(str, sys.version_info[:3]))}
         for name in (*PACKAGES, "torch"):
             try:
-                found[name] = version(name)
+                versions[name] = version(name)
             except PackageNotFoundError:
                 continue
-        return found
+        return versions
 
     def read(self, loop: asyncio.AbstractEventLoop, frames: asyncio.Queue[tuple[Message, Arrays] | None]) -> None:
         """Move frames from the channel into the queue, in a thread of its own; None is the end."""
@@ -138,8 +138,8 @@ class Server:
         """One request. A failure of it alone is its answer; an engine that is dead or out of memory ends the worker."""
         number = message["id"]
         try:
-            found, values = await getattr(self, message["do"])(message, arrays)
-            send(self.channel, {"id": number, **found}, values)
+            reply, values = await getattr(self, message["do"])(message, arrays)
+            send(self.channel, {"id": number, **reply}, values)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -170,7 +170,7 @@ class Server:
         if current_platform.is_cpu():  # vLLM cannot sleep on a CPU; the engine then raises E543.
             settings.pop("enable_sleep_mode", None)
         self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
-        if lacking := sorted({each for found in await self.engine.collective_rpc("watch") for each in found}):
+        if lacking := sorted({each for names in await self.engine.collective_rpc("watch") for each in names}):
             return {"lacking": lacking}, {}
         self.stamps, model = stamps_versions(), self.engine.model_config
         head = str(getattr(model, "head_dtype", model.dtype)).removeprefix("torch.")
@@ -179,27 +179,27 @@ class Server:
     async def sample(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
         from vllm import SamplingParams
 
-        wanted = {**message["sampling"], "logprobs": 0, "detokenize": bool(message["stop"])}
-        wanted |= {"flat_logprobs": True} if accepts(SamplingParams, "flat_logprobs") else {}
-        wanted |= {"stop": message["stop"] or None, "ignore_eos": True, "stop_token_ids": message["stop_ids"]}
-        output = (await self.generated(message, arrays, wanted)).outputs[0]
+        settings = {**message["sampling"], "logprobs": 0, "detokenize": bool(message["stop"])}
+        settings |= {"flat_logprobs": True} if accepts(SamplingParams, "flat_logprobs") else {}
+        settings |= {"stop": message["stop"] or None, "ignore_eos": True, "stop_token_ids": message["stop_ids"]}
+        output = (await self.generated(message, arrays, settings)).outputs[0]
         token_ids = array("i", output.token_ids)
-        logprobs = array("d", chosen(output.logprobs, list(token_ids)))
+        logprobs = array("d", token_logprobs(output.logprobs, list(token_ids)))
         spans = (output.weight_versions or ()) if self.stamps else ()
         versions = [(span.start, int(span.version)) for span in spans if span.version.isdigit()]
         return {"finish": output.finish_reason, "versions": versions}, {"token_ids": token_ids, "logprobs": logprobs}
 
     async def score(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
-        wanted = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
-        output = await self.generated(message, arrays, wanted)
-        found = chosen(output.prompt_logprobs, list(arrays["prompt"]), first=1)
-        return {}, {"logprobs": array("d", found)}
+        settings = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
+        output = await self.generated(message, arrays, settings)
+        logprobs = token_logprobs(output.prompt_logprobs, list(arrays["prompt"]), first=1)
+        return {}, {"logprobs": array("d", logprobs)}
 
-    async def generated(self, message: Message, arrays: Arrays, wanted: dict[str, Any]) -> Any:
+    async def generated(self, message: Message, arrays: Arrays, settings: dict[str, Any]) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        params = SamplingParams(**wanted, output_kind=RequestOutputKind.FINAL_ONLY)
+        params = SamplingParams(**settings, output_kind=RequestOutputKind.FINAL_ONLY)
         prompt = {"prompt_token_ids": list(arrays["prompt"]), **({"cache_salt": self.salt} if self.salt else {})}
         outputs = self.engine.generate(prompt, params, str(message["id"]), lora_request=self.adapter)
         return [output async for output in outputs][-1]
@@ -252,10 +252,10 @@ def beside_others(arguments: Message) -> Message:
     return {"gpu_memory_utilization": 0.01} if "kv_cache_memory_bytes" in arguments else {}
 
 
-def chosen(logprobs: Any, token_ids: list[int], first: int = 0) -> Iterator[float]:
+def token_logprobs(logprobs: Any, token_ids: list[int], first: int = 0) -> Iterator[float]:
     """The log-probability of each token from position `first` on, in either form in which vLLM returns them."""
-    for place in range(first, len(token_ids)):
-        yield float(logprobs[place][token_ids[place]].logprob)
+    for position in range(first, len(token_ids)):
+        yield float(logprobs[position][token_ids[position]].logprob)
 
 
 def fatal(error: BaseException) -> bool:
@@ -287,8 +287,8 @@ def main(server: type[Server] = Server, extension: str = "worker.Weights") -> No
     folder, descriptor = sys.argv[-2:]
     end_with_parent(folder)
     os.environ["PYTHONSAFEPATH"] = "1"  # vLLM's own processes do not import files of the working folder.
-    asked = asyncio.run(server(socket.socket(fileno=int(descriptor)), extension).serve())
-    if not asked:
+    graceful = asyncio.run(server(socket.socket(fileno=int(descriptor)), extension).serve())
+    if not graceful:
         time.sleep(LAST)  # The parent may have been killed.
     end_group()
 
