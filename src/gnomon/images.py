@@ -22,7 +22,7 @@ from gnomon.errors import ConfigError, GnomonError, ResourceError, RunError
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-__all__ = ["SHELF", "Image", "Shelf", "named"]
+__all__ = ["SHELF", "Image", "Shelf"]
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 SUFFIXES = {PNG: "png", JPEG: "jpg"}
@@ -108,11 +108,6 @@ class Image:
             raise unusable(where or self.source or self.sha256, f"it is damaged: {error}", fix) from error
 
 
-def named(token: int) -> bool:
-    """Whether a token id names an image."""
-    return token < 0
-
-
 class Shelf:
     """The images of a process by the token id that names them: in memory, and in a folder once one is opened."""
 
@@ -178,27 +173,27 @@ def size_of(data: bytes) -> tuple[int, int]:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
-    place, size = len(PNG), (0, 0)
+    offset, size = len(PNG), (0, 0)
     while True:
-        length, kind = struct.unpack_from(">I4s", data, place)
+        length, kind = struct.unpack_from(">I4s", data, offset)
         if kind == b"IHDR":
-            size = struct.unpack_from(">II", data, place + 8)
+            size = struct.unpack_from(">II", data, offset + 8)
         if kind == b"acTL":
             raise ValueError("it is animated")
         if kind in (b"IDAT", b"IEND"):
             if 0 in size:
                 raise ValueError("it has no pixels")
             return size
-        place += 12 + length
+        offset += 12 + length
 
 
 def jpeg_sizes(data: bytes) -> Iterator[tuple[int, int]]:
-    place = 2
-    while data[place] == 0xFF and data[place + 1] != 0xDA:
-        if data[place + 1] in FRAMES:
-            height, width = struct.unpack_from(">HH", data, place + 5)
+    offset = 2
+    while data[offset] == 0xFF and data[offset + 1] != 0xDA:
+        if data[offset + 1] in FRAMES:
+            height, width = struct.unpack_from(">HH", data, offset + 5)
             yield width, height
-        place += 2 + struct.unpack_from(">H", data, place + 2)[0]
+        offset += 2 + struct.unpack_from(">H", data, offset + 2)[0]
     raise ValueError("it has no size")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnomon.models.padded import read_by_head, taken
+from gnomon.models.padded import input_names, read_by_head
 from gnomon.models.policy import Policy
 from gnomon.models.projection import logp_of
 from gnomon.models.scoring import score
@@ -59,27 +59,27 @@ class Running:
         """[B, size] what the vocabulary projection reads after the last token of every row."""
         if self.caching is Caching.NONE:
             ends = torch.tensor([len(text) - 1 for text in self.texts], device=self.policy.device)
-            found, _ = self._pass(input_ids=self._rows(self.texts, 0)[0], use_cache=False)
-            return found[torch.arange(len(ends), device=ends.device), ends]
+            states, _ = self._pass(input_ids=self._rows(self.texts, 0)[0], use_cache=False)
+            return states[torch.arange(len(ends), device=ends.device), ends]
         if self._cache is None:
             return self._begin()
         last = self.policy.place([text[-1] for text in self.texts])[:, None]
         self._mask = torch.cat([self._mask, self._mask.new_ones(last.shape)], 1)
-        found, out = self._pass(input_ids=last, use_cache=True, **{self._name: self._cache}, **self._places(last))
+        states, out = self._pass(input_ids=last, use_cache=True, **{self._name: self._cache}, **self._places(last))
         self._keep(out)
-        return found[:, -1]
+        return states[:, -1]
 
     def grow(self, tokens: Sequence[int | None]) -> list[int]:
         """Every row goes on with its token; those without one have ended. Returns: the rows that are left, by their
         places before. A row that has ended may be among them."""
-        going = [place for place, token in enumerate(tokens) if token is not None]
+        going = [index for index, token in enumerate(tokens) if token is not None]
         for text, token in zip(self.texts, tokens, strict=True):
             text.append(0 if token is None else token)
         if self.caching is not Caching.NONE and len(going) > CROWD * len(tokens):
             return list(range(len(tokens)))
         if self._cache is not None and going:
             self._select(going)
-        self.texts = [self.texts[place] for place in going]
+        self.texts = [self.texts[index] for index in going]
         return going
 
     def _begin(self) -> Tensor:
@@ -87,13 +87,13 @@ class Running:
         distinct = list(dict.fromkeys(map(tuple, self.texts)))
         ids, mask = self._rows(distinct, max(map(len, distinct)))
         self._mask = mask
-        found, out = self._pass(input_ids=ids, use_cache=True, **self._places(ids))
+        states, out = self._pass(input_ids=ids, use_cache=True, **self._places(ids))
         self._keep(out)
         if self._cache is None:
             raise ValueError("the model returns no cache")
         of = [distinct.index(tuple(text)) for text in self.texts]
         self._select(of)
-        return found[:, -1][torch.tensor(of, device=found.device)]
+        return states[:, -1][torch.tensor(of, device=states.device)]
 
     def _rows(self, texts: Sequence[Sequence[int]], end: int) -> tuple[Tensor, Tensor]:
         """[B, L] the texts and whether a place has a token; padded in front up to `end`, or behind where it is 0."""
@@ -111,15 +111,15 @@ class Running:
         """What tells the model which places have tokens, for the last of these places."""
         vision = self.policy.vision
         kind: Any = type(self.policy.model)
-        found = {"attention_mask": self._mask} if self.caching is Caching.PADDED else {}
+        inputs = {"attention_mask": self._mask} if self.caching is Caching.PADDED else {}
         if vision is not None and vision.in_grid:
             if self._shift is None:
-                found["position_ids"], self._shift = vision.positions(ids, self._mask)
+                inputs["position_ids"], self._shift = vision.positions(ids, self._mask)
             else:
-                found["position_ids"] = self._indices(ids) + self._shift
-        elif found and ((names := taken(kind)) is None or "position_ids" in names):
-            found["position_ids"] = self._indices(ids)
-        return found
+                inputs["position_ids"] = self._indices(ids) + self._shift
+        elif inputs and ((names := input_names(kind)) is None or "position_ids" in names):
+            inputs["position_ids"] = self._indices(ids)
+        return inputs
 
     def _indices(self, ids: Tensor) -> Tensor:
         """[B, L] how many tokens stand before each of the last places."""
@@ -127,9 +127,9 @@ class Running:
 
     def _pass(self, input_ids: Tensor, **inputs: Any) -> tuple[Tensor, Any]:
         vision = self.policy.vision
-        seen = {"input_ids": input_ids} if vision is None else vision.inputs(input_ids)
+        token_inputs = {"input_ids": input_ids} if vision is None else vision.inputs(input_ids)
         with self.policy.as_adapted():
-            return read_by_head(self.policy.model, **seen, **inputs)
+            return read_by_head(self.policy.model, **token_inputs, **inputs)
 
     def _keep(self, out: Any) -> None:
         self._name = next((name for name in NAMES if getattr(out, name, None) is not None), "")
@@ -155,12 +155,12 @@ def caching_of(policy: Policy) -> Caching:
 
 @torch.inference_mode()
 def examined(policy: Policy) -> Caching:
-    wanted = score(policy, PROMPTS, list(enumerate(AFTER))).float().cpu().view(len(PROMPTS), -1)
+    expected = score(policy, PROMPTS, list(enumerate(AFTER))).float().cpu().view(len(PROMPTS), -1)
     coarse = torch.finfo(policy.precision.compute).bits < 32 or torch.get_float32_matmul_precision() != "highest"
     for caching in (Caching.PADDED, Caching.EQUAL):
         cohorts = [range(3)] if caching is Caching.PADDED else [range(2), range(2, 3)]
         try:
-            apart = [float((decoded(policy, rows, caching) - wanted[list(rows)]).abs().mean()) for rows in cohorts]
+            apart = [float((decoded(policy, rows, caching) - expected[list(rows)]).abs().mean()) for rows in cohorts]
         except Exception:  # Every family has rules of its own; one that cannot go on in this way has another.
             continue
         if max(apart) <= (COARSE if coarse else ROUNDING):
@@ -170,10 +170,10 @@ def examined(policy: Policy) -> Caching:
 
 def decoded(policy: Policy, rows: Sequence[int], caching: Caching) -> Tensor:
     """[B, T] log-probabilities of the tokens after the prompts; the last token of a row but the first ends it."""
-    running, found = Running(policy, [PROMPTS[row] for row in rows], caching), []
-    for place in range(len(AFTER[0])):
+    running, logps = Running(policy, [PROMPTS[row] for row in rows], caching), []
+    for position in range(len(AFTER[0])):
         logp = logp_of(policy.logits(running.hidden()), 1.0)
-        tokens = torch.tensor([AFTER[row][place] for row in rows], device=logp.device)
-        found.append(logp.gather(1, tokens[:, None])[:, 0].float().cpu())
+        tokens = torch.tensor([AFTER[row][position] for row in rows], device=logp.device)
+        logps.append(logp.gather(1, tokens[:, None])[:, 0].float().cpu())
         running.grow(tokens.tolist())
-    return torch.stack(found, 1)
+    return torch.stack(logps, 1)

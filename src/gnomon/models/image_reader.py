@@ -59,13 +59,13 @@ class ImageReader:
         """Text and inputs of an image. Raises: as `text`."""
         picture = image.pixels()
         try:
-            found = self._own(
+            output = self._own(
                 text=[self.mark], images=[picture], return_tensors="pt", return_text_replacement_offsets=True
             )
         except Exception as error:
             raise self._broken(error) from error
-        return found["text_replacement_offsets"][0][0]["replacement"], {
-            name: value for name, value in found.items() if name not in TEXT
+        return output["text_replacement_offsets"][0][0]["replacement"], {
+            name: value for name, value in output.items() if name not in TEXT
         }
 
     def _broken(self, error: Exception) -> ModelError:
@@ -93,8 +93,8 @@ def loaded(folder: Path) -> Any:
         "image_processor": AutoImageProcessor.from_pretrained(folder, backend="pil", **own),
         "tokenizer": AutoTokenizer.from_pretrained(folder, **own),
     }
-    known = inspect.signature(kind.__init__).parameters
-    values = {name: value for name, value in table(folder / "processor_config.json").items() if name in known}
-    parts |= dict.fromkeys({"video_processor", "feature_extractor"} & known.keys())
+    parameters = inspect.signature(kind.__init__).parameters
+    values = {name: value for name, value in table(folder / "processor_config.json").items() if name in parameters}
+    parts |= dict.fromkeys({"video_processor", "feature_extractor"} & parameters.keys())
     partial = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lambda *_: None})
     return partial(**values | parts)

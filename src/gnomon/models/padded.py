@@ -35,15 +35,15 @@ class Padded:
     def __init__(self, trie: Trie, device: torch.device | str = "cpu", vision: Vision | None = None) -> None:
         rows, self.vision = whole_texts(trie), vision
         length = max(map(len, rows))
-        table, place = torch.zeros(len(rows), length, dtype=torch.int64), torch.zeros(len(trie), dtype=torch.int64)
+        table, offsets = torch.zeros(len(rows), length, dtype=torch.int64), torch.zeros(len(trie), dtype=torch.int64)
         lengths = torch.tensor([len(path) for path in rows])
         self.padding = (torch.arange(length) >= lengths[:, None]).to(device)
         """[B, L] whether a place is behind the end of its row."""
         for row, path in reversed(list(enumerate(rows))):
             at = torch.from_numpy(path)
             table[row, : len(at)] = at
-            place[at] = row * length + torch.arange(len(at))
-        self.table, self.place = table.to(device), place.to(device)
+            offsets[at] = row * length + torch.arange(len(at))
+        self.table, self.place = table.to(device), offsets.to(device)
         """[B, L] the flat token at every place, any one behind the end; [T] where each flat token stands."""
 
     def hidden(self, model: Any, ids: Tensor) -> Tensor:
@@ -51,8 +51,8 @@ class Padded:
         inputs = {"input_ids": ids[self.table]}
         if self.vision is not None:
             inputs = self.vision.inputs(inputs["input_ids"].masked_fill(self.padding, 0))
-        (found,) = read_by_head(model, **inputs, use_cache=False)[:1]
-        return gather(found.flatten(0, 1), self.place)
+        (states,) = read_by_head(model, **inputs, use_cache=False)[:1]
+        return gather(states.flatten(0, 1), self.place)
 
 
 def whole_texts(trie: Trie) -> Sequence[Places]:
@@ -67,17 +67,17 @@ def read_by_head(model: Any, **inputs: Any) -> tuple[Tensor, Any]:
 
     Raises: ValueError for a model that does not call its vocabulary projection.
     """
-    head, seen = model.get_output_embeddings(), []
+    head, states = model.get_output_embeddings(), []
 
     def keep(hidden: Tensor, *_: Any, **__: Any) -> Tensor:
-        seen.append(hidden)
+        states.append(hidden)
         return hidden
 
     with replaced(head, keep):
         out = model(**accepted(type(model), inputs))
-    if not seen:
+    if not states:
         raise ValueError("the model does not call its vocabulary projection")
-    return seen[-1], out
+    return states[-1], out
 
 
 @contextmanager
@@ -95,12 +95,12 @@ def replaced(head: torch.nn.Module, forward: Any) -> Iterator[None]:
 
 def accepted(kind: type, inputs: dict[str, Any]) -> dict[str, Any]:
     """Those of the inputs that a model of this class takes."""
-    names = taken(kind)
+    names = input_names(kind)
     return inputs if names is None else {name: value for name, value in inputs.items() if name in names}
 
 
 @cache
-def taken(kind: Any) -> frozenset[str] | None:
+def input_names(kind: Any) -> frozenset[str] | None:
     """Names of the inputs of a class of models; None for any."""
     parameters = inspect.signature(kind.forward).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -110,11 +110,11 @@ def taken(kind: Any) -> frozenset[str] | None:
 
 def scale_of(config: Any) -> float:
     """What a model multiplies its scores by. Args: config: of the part of it that reads text."""
-    found = 1.0
+    scale = 1.0
     for name, power in FACTORS.items():
         value = getattr(config, name, None)
-        found *= float(value) ** power if isinstance(value, int | float) and value else 1.0
-    return found
+        scale *= float(value) ** power if isinstance(value, int | float) and value else 1.0
+    return scale
 
 
 def composed(model: Any) -> bool:
@@ -129,22 +129,22 @@ def freeze_unread(model: Any, hidden: Tensor) -> None:
     trained whole: experts that no token of this text took are trained too.
     Args: hidden: states of a text, with gradients.
     """
-    read = reached(hidden) | set(map(id, model.get_output_embeddings().parameters()))
+    used_ids = reached(hidden) | set(map(id, model.get_output_embeddings().parameters()))
     for part in [*model.children(), *model.base_model.children()]:
         own = list(part.parameters())
-        if own and not any(id(value) in read for value in own):
+        if own and not any(id(value) in used_ids for value in own):
             part.requires_grad_(False)
 
 
 def reached(out: Tensor) -> set[int]:
     """Ids of the parameters that a tensor depends on."""
-    found, seen, waiting = set(), set(), [out.grad_fn]
+    ids, visited, waiting = set(), set(), [out.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         if (variable := getattr(node, "variable", None)) is not None:
-            found.add(id(variable))
+            ids.add(id(variable))
         waiting += [before for before, _ in node.next_functions]
-    return found
+    return ids

@@ -53,9 +53,9 @@ class Vision:
 
     @property
     def reader(self) -> ImageReader:
-        found = reader_of(self.folder)
-        assert found is not None
-        return found
+        reader = reader_of(self.folder)
+        assert reader is not None
+        return reader
 
     @property
     def in_grid(self) -> bool:
@@ -67,43 +67,43 @@ class Vision:
 
         Raises: RunError E441 for an image that this process does not have; as `Image.pixels`.
         """
-        seen = ids < 0
+        image_mask = ids < 0
         # The token of an image that a policy samples would take the place of a feature. It is read as another token.
         ids = ids.masked_fill(ids == self._token, 0)
-        if not bool(seen.any()):
+        if not bool(image_mask.any()):
             return {"input_ids": ids}
         features = [self.of(name) for row in ids.tolist() for name in self._images(row)]
-        found: dict[str, Any] = {
-            "input_ids": ids.masked_fill(seen, self._token),
+        inputs: dict[str, Any] = {
+            "input_ids": ids.masked_fill(image_mask, self._token),
             "mm_encoder_outputs": {"image": joined([each.output for each in features])},
         }
         grids = [each.grid for each in features if each.grid is not None]
         if grids:
-            found["image_grid_thw"] = torch.cat(grids)
-        return found | {name: seen.long() for name in TYPES if name in self._takes}
+            inputs["image_grid_thw"] = torch.cat(grids)
+        return inputs | {name: image_mask.long() for name in TYPES if name in self._takes}
 
     def positions(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """[3, B, L] positions of the tokens of prompts, and [B, 1] what later tokens add to their index.
 
         Args: ids: as of `inputs`; mask: [B, L] whether a place has a token.
         """
-        known = self.inputs(ids)
+        inputs = self.inputs(ids)
         places, delta = self.model.base_model.get_rope_index(
-            known["input_ids"],
-            mm_token_type_ids=known.get(TYPES[0], torch.zeros_like(ids)),
-            image_grid_thw=known.get("image_grid_thw"),
+            inputs["input_ids"],
+            mm_token_type_ids=inputs.get(TYPES[0], torch.zeros_like(ids)),
+            image_grid_thw=inputs.get("image_grid_thw"),
             attention_mask=mask,
         )
         return places, delta
 
     def _images(self, row: Sequence[int]) -> Iterator[int]:
         """The images in a row of tokens, in order. An image has as many tokens as it has features."""
-        left = 0
+        remaining = 0
         for token in row:
-            if token < 0 and not left:
-                left = self.of(token).tokens
+            if token < 0 and not remaining:
+                remaining = self.of(token).tokens
                 yield token
-            left -= token < 0
+            remaining -= token < 0
 
     def of(self, name: int) -> Features:
         """The features of an image. Raises: as `inputs`."""
