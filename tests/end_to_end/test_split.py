@@ -388,7 +388,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         critic=critic() if Need.VALUES in row.asks else None,
     )
     shown = after_solutions if Need.SOLUTION in row.asks else None
-    credits = Crediting(row, shared=case.shared, shown=shown)
+    credits = Crediting(row, shared=case.shared, solution_shown=shown)
     known_values = {(group.index, player): PAST for group in found for player in (0, 1)}
     known_visits = dict.fromkeys(known_values, VISITS)
     credits.state = CreditState(means={0: PAST, 1: PAST}, values=known_values, visits=known_visits)

@@ -73,8 +73,8 @@ class TokenSequence:
     @property
     def likely(self) -> Likely:
         """The tokens whose likelihood can be trained: trainable and observed ones."""
-        read = self.trainable if self.observed is None else self.trainable | self.observed
-        return Likely(token_ids=self.token_ids, trainable=read)
+        scored = self.trainable if self.observed is None else self.trainable | self.observed
+        return Likely(token_ids=self.token_ids, trainable=scored)
 
     @property
     def inputs(self) -> Tensor:
@@ -152,17 +152,17 @@ class Batch:
 
     def by_rollout(self, values: Tensor | None) -> list[list[float]]:
         """Values [T] of the tokens, for every rollout of the step in order; nothing of each where there are none."""
-        found: list[list[float]] = [[] for _ in range(self.rollouts.rewards.numel())]
+        result: list[list[float]] = [[] for _ in range(self.rollouts.rewards.numel())]
         if values is not None:
             for rollout, value in zip(self.rollout.tolist(), values.tolist(), strict=True):
-                found[rollout].append(value)
-        return found
+                result[rollout].append(value)
+        return result
 
     def tokens_of(self, places: Collection[int]) -> Tensor:
         """[T'] where the trainable tokens of some sequences stand among those of all."""
         starts = [*accumulate(map(len, self.sequences), initial=0)]
         return torch.tensor(
-            [token for place in places for token in range(starts[place], starts[place + 1])],
+            [token for index in places for token in range(starts[index], starts[index + 1])],
             dtype=torch.int64,
             device="cpu",
         )
@@ -176,7 +176,7 @@ class Batch:
 
         return replace(
             self,
-            sequences=tuple(self.sequences[place] for place in places),
+            sequences=tuple(self.sequences[index] for index in places),
             advantage=chosen(self.advantage),
             proximal_logp=chosen(self.proximal_logp),
             reference_logp=chosen(self.reference_logp),
@@ -206,7 +206,7 @@ class Batch:
             return self
         tokens = sum(size for group, size in enumerate(sizes.group_tokens) if group in groups)
         share = sizes.sequences // sizes.groups * len(groups)
-        part = self.take([place for place, sequence in enumerate(self.sequences) if sequence.group in groups])
+        part = self.take([index for index, sequence in enumerate(self.sequences) if sequence.group in groups])
         observed = sum(sequence.observations for sequence in part.sequences)
         sizes = replace(sizes, groups=len(groups), sequences=share, tokens=tokens, observed=observed)
         return replace(part, denominators=sizes)
@@ -233,21 +233,21 @@ def pieces(sequences: Sequence[TokenSequence], tokens: int, shares: bool = True)
     Args: shares: False for passes of padded rows, where every place of a row is counted.
     """
     inputs = [sequence.inputs for sequence in sequences]
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     size = longest = 0
-    for place in reading_order(inputs):
-        before = found[-1][-1] if found else None
-        longest = max(longest, len(inputs[place]))
-        grown = size + own_tokens(inputs[place], None if before is None else inputs[before])
+    for index in reading_order(inputs):
+        before = result[-1][-1] if result else None
+        longest = max(longest, len(inputs[index]))
+        grown = size + own_tokens(inputs[index], None if before is None else inputs[before])
         if not shares:
-            grown = longest * (1 + len(found[-1]) if found else 1)
-        same = before is not None and sequences[before].group == sequences[place].group
+            grown = longest * (1 + len(result[-1]) if result else 1)
+        same = before is not None and sequences[before].group == sequences[index].group
         if before is None or (grown > size and grown > tokens * (1 + same)):
-            found.append([])
-            grown = longest = len(inputs[place])
-        found[-1].append(place)
+            result.append([])
+            grown = longest = len(inputs[index])
+        result[-1].append(index)
         size = grown
-    return found
+    return result
 
 
 def costs(sequences: Sequence[TokenSequence], cuts: Sequence[Sequence[int]], width: int) -> list[float]:
@@ -258,17 +258,17 @@ def costs(sequences: Sequence[TokenSequence], cuts: Sequence[Sequence[int]], wid
     Args: cuts: as `pieces` gives them; width: d.
     Source: Kaplan et al. 2020, arXiv 2001.08361, equation 2.2, with 12·d² weights in a layer.
     """
-    found = []
+    result = []
     for places in cuts:
-        inputs = [sequences[place].inputs for place in places]
+        inputs = [sequences[index].inputs for index in places]
         own = [own_tokens(after, before) for before, after in pairwise([None, *inputs]) if after is not None]
-        found.append(sum(n * (1 + len(ids) / (12 * width)) for n, ids in zip(own, inputs, strict=True)))
-    return found
+        result.append(sum(n * (1 + len(ids) / (12 * width)) for n, ids in zip(own, inputs, strict=True)))
+    return result
 
 
 def costliest_first(costs: Sequence[float]) -> list[int]:
     """Places of the costs, from the highest to the lowest; equal ones keep their order."""
-    return sorted(range(len(costs)), key=lambda place: -costs[place])
+    return sorted(range(len(costs)), key=lambda index: -costs[index])
 
 
 def own_tokens(inputs: Tensor, before: Tensor | None) -> int:

@@ -34,18 +34,18 @@ Shown = Callable[[Batch], Sequence[TokenSequence]]
 """The sequences of a batch as a model reads them that sees more than the policy did: the same trainable tokens."""
 
 
-def credit(batch: Batch, objective: Objective, *, state: CreditState, **read: Tensor) -> tuple[Batch, CreditState]:
+def credit(batch: Batch, objective: Objective, *, state: CreditState, **fields: Tensor) -> tuple[Batch, CreditState]:
     """The batch with an advantage on every token, and the state for the next step.
 
     Args:
         state: the state from the step before.
-        read: what models read of the batch, by the fields of `Rollouts`: `logp`, `reference_logp`, `values`, `entropy`,
+        fields: what models read of the batch, named as in `Rollouts`: `logp`, `reference_logp`, `values`, `entropy`,
             `collision` and `beyond`. `logp` is also the centre of the trust region.
     Returns: the advantage is 0 in the first `Objective.value_steps` batches, which teach the critic alone.
     Raises: ConfigError E033 if the objective does not accept these rewards; E119 if it needs a score at every token
         budget, and the rollouts have none.
     """
-    rollouts = replace(batch.rollouts, **read)
+    rollouts = replace(batch.rollouts, **fields)
     if Need.BUDGETS in objective.asks and rollouts.segment_rewards is None:
         if rollouts.budget_scores is None:
             raise unscored(objective.name)
@@ -98,15 +98,15 @@ class Crediting:
 
     Args: shared: compare rewards across the players of a game, in groups and in the running mean, instead of for each
         player separately.
-        shown: the sequences of a batch as the reference reads them, for an objective whose reference sees more than the
-            policy did. None: as they are.
-    Raises: ValueError for such an objective without `shown`.
+        solution_shown: the sequences of a batch as the reference reads them, for an objective whose reference sees more
+            than the policy did. None: as they are.
+    Raises: ValueError for such an objective without `solution_shown`.
     """
 
-    def __init__(self, objective: Objective, *, shared: bool = False, shown: Shown | None = None) -> None:
-        if Need.SOLUTION in objective.asks and shown is None:
+    def __init__(self, objective: Objective, *, shared: bool = False, solution_shown: Shown | None = None) -> None:
+        if Need.SOLUTION in objective.asks and solution_shown is None:
             raise ValueError(f"the reference of {objective.name} reads sequences of its own, and there are none")
-        self.objective, self.shared, self.shown, self.state = objective, shared, shown, CreditState()
+        self.objective, self.shared, self.shown, self.state = objective, shared, solution_shown, CreditState()
 
     def __call__(self, batch: Batch, learner: Learner, *, updates: int = 1) -> Batch:
         """The batch with credit.
@@ -118,10 +118,10 @@ class Crediting:
         if self.shared:
             batch = players_merged(batch)
         asks = self.objective.asks | ({Need.LOGP} if updates > 1 else set())
-        read = {name: self._read(model, batch, learner) for need, (name, model) in READ.items() if need in asks}
+        fields = {name: self._read(model, batch, learner) for need, (name, model) in READ.items() if need in asks}
         if Need.BEYOND in asks:
-            read["beyond"] = values_beyond(batch, learner)
-        credited, self.state = credit(batch, self.objective, state=self.state, **read)
+            fields["beyond"] = values_beyond(batch, learner)
+        credited, self.state = credit(batch, self.objective, state=self.state, **fields)
         return credited if updates > 1 else replace(credited, proximal_logp=None)
 
     def _read(self, model: Model, batch: Batch, learner: Learner) -> Tensor:

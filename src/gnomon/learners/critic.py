@@ -91,16 +91,16 @@ class Critic:
     def _backward(self, batch: Batch, places: Sequence[int], clip: float, share: float = 1.0) -> float:
         """Add the gradient of a micro-batch, times a share of it. Returns: the sum of its squared errors."""
         assert batch.returns is not None, "the batch was prepared without a critic"
-        chosen = batch.tokens_of(places)
+        tokens = batch.tokens_of(places)
         value = self._read(batch.take(places).sequences)
-        wanted = batch.returns[chosen].to(value)
-        square = (value - wanted).square()
+        target = batch.returns[tokens].to(value)
+        square = (value - target).square()
         error = float(square.detach().sum())
         if clip < math.inf:
             assert batch.values is not None, "the batch was prepared without a critic"
-            before = batch.values[chosen].to(value)
-            held = before + (value - before).clamp(-clip, clip)
-            square = torch.maximum(square, (held - wanted).square())
+            before = batch.values[tokens].to(value)
+            clipped = before + (value - before).clamp(-clip, clip)
+            square = torch.maximum(square, (clipped - target).square())
         loss = square.sum() / (2 * max(1, len(batch.returns)))
         (share * self.scale.value * loss).backward()  # type: ignore[no-untyped-call]
         return error
@@ -149,11 +149,11 @@ class Critic:
         memory = load_file(folder / FILE, str(self.body.device))
         self.scale.take(memory)
         for name, parameter in self.parameters.items():
-            held = {key.partition("/")[0]: value for key, value in memory.items() if key.partition("/")[2] == name}
+            stored = {key.partition("/")[0]: value for key, value in memory.items() if key.partition("/")[2] == name}
             with torch.no_grad():
-                parameter.copy_(held.pop("weight"))
-            if held:
-                self.optimizer.state[parameter] = taken(self.optimizer, held)
+                parameter.copy_(stored.pop("weight"))
+            if stored:
+                self.optimizer.state[parameter] = taken(self.optimizer, stored)
         self.body.masters.round()
 
     def _read(self, sequences: Sequence[Text]) -> Tensor:

@@ -41,8 +41,8 @@ def adamw_8bit(
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # It warns of kernels that an optimiser does not use.
     from bitsandbytes.optim import AdamW8bit
 
-    found: torch.optim.Optimizer = AdamW8bit(parameters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay)
-    return found
+    optimizer: torch.optim.Optimizer = AdamW8bit(parameters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay)
+    return optimizer
 
 
 def kept(state: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -54,9 +54,9 @@ def kept(state: Mapping[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def taken(optimizer: torch.optim.Optimizer, held: Mapping[str, Tensor]) -> dict[str, Any]:
+def taken(optimizer: torch.optim.Optimizer, stored: Mapping[str, Tensor]) -> dict[str, Any]:
     """The state of one parameter from what `kept` gave."""
-    state: dict[str, Any] = dict(held)
+    state: dict[str, Any] = dict(stored)
     if "state1" not in state:
         return state
     state["step"] = int(state["step"])

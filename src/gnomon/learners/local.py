@@ -141,28 +141,28 @@ class LocalLearner:
         cuts = pieces(sequences, self.micro_batch, self.policy.packs)
         # The reference may be the policy while its adapter is off, for all threads.
         threads = Threads() if model is Model.REFERENCE else self._threads
-        read = self._read(self._reader(model, temperature), sequences, cuts, threads)
-        found: dict[int, FloatArray] = {}
-        for places, values in zip(cuts, read, strict=True):
-            parts = torch.split(values, [len(sequences[place]) for place in places])
-            found |= {place: part.numpy() for place, part in zip(places, parts, strict=True)}
-        return [found[place] for place in range(len(sequences))]
+        values_of_cuts = self._read(self._reader(model, temperature), sequences, cuts, threads)
+        by_index: dict[int, FloatArray] = {}
+        for places, values in zip(cuts, values_of_cuts, strict=True):
+            parts = torch.split(values, [len(sequences[index]) for index in places])
+            by_index |= {index: part.numpy() for index, part in zip(places, parts, strict=True)}
+        return [by_index[index] for index in range(len(sequences))]
 
     def _read(
-        self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places], threads: Threads
+        self, reader: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places], threads: Threads
     ) -> list[Tensor]:
         """What a model says of each micro-batch: [T] of its tokens, on the CPU."""
-        return [*threads.results(lambda places: read([sequences[place] for place in places]).cpu(), cuts)]
+        return [*threads.results(lambda places: reader([sequences[index] for index in places]).cpu(), cuts)]
 
     def _reader(self, model: Model, temperature: float) -> Reader:
         if model is Model.CRITIC and self.critic:
             return self.critic.values
         if model is Model.REFERENCE and self.reference:
             return partial(text_logp, self.reference, temperature=temperature)
-        read = {Model.POLICY: text_logp, Model.ENTROPY: text_entropy, Model.COLLISION: text_collision}.get(model)
-        if read is None:
+        reader = {Model.POLICY: text_logp, Model.ENTROPY: text_entropy, Model.COLLISION: text_collision}.get(model)
+        if reader is None:
             raise ValueError(f"this learner was given no {model.value} to score with")
-        return partial(read, self.policy, temperature=temperature, truncation=self.truncation)
+        return partial(reader, self.policy, temperature=temperature, truncation=self.truncation)
 
     def forward_backward(self, batch: Batch, objective: Objective | Named | Coefficients) -> Stats:
         """Add the gradient of a batch with credit.
@@ -183,9 +183,9 @@ class LocalLearner:
         moving = self._moving(batch, row)
         moved = batch.take(moving)
         cuts = moved.micro_batches(self.micro_batch, self.policy.packs)
-        known = self._known(batch, moving, [moved.take(places) for places in cuts], row)
+        fixed = self._known(batch, moving, [moved.take(places) for places in cuts], row)
         stats: Stats = {"trained": Sum(len(moved))}
-        stats = merge(stats, self._gather(moved, cuts, row if known is None else known, self._scatter(moved, row)))
+        stats = merge(stats, self._gather(moved, cuts, row if fixed is None else fixed, self._scatter(moved, row)))
         if not moving:
             stats = merge(stats, self._compare(batch))
         if self.critic and isinstance(row, Objective) and Need.VALUES in row.asks:
@@ -200,7 +200,7 @@ class LocalLearner:
             return list(range(len(batch.sequences)))
         parts = torch.split(credit, [len(sequence) for sequence in batch.sequences])
         watched = [bool(objective.observation and sequence.observations) for sequence in batch.sequences]
-        return [place for place, part in enumerate(parts) if watched[place] or part.any()]
+        return [index for index, part in enumerate(parts) if watched[index] or part.any()]
 
     def _known(
         self, batch: Batch, moving: Sequence[int], parts: Collection[Batch], objective: Objective | Coefficients
@@ -214,7 +214,7 @@ class LocalLearner:
         reach = objective.reach
         reached = set().union(*(units(part.sequences, reach) for part in parts))
         still = sorted(set(range(len(batch.sequences))).difference(moving))
-        beside = [place for place in still if units([batch.sequences[place]], reach) & reached]
+        beside = [index for index in still if units([batch.sequences[index]], reach) & reached]
         if not beside and not cut(parts, reach):
             return None
         needed = batch.take([*moving, *beside])
@@ -228,8 +228,8 @@ class LocalLearner:
         return self._scored(batch)
 
     def _scored(self, batch: Batch) -> Tensor:
-        found = self.score(batch.sequences, batch.temperature)
-        return torch.cat([batch.behavior_logp[:0], *map(torch.from_numpy, found)]).double()
+        logps = self.score(batch.sequences, batch.temperature)
+        return torch.cat([batch.behavior_logp[:0], *map(torch.from_numpy, logps)]).double()
 
     def _scatter(self, moved: Batch, objective: Objective | Coefficients) -> SuccessScatter | None:
         """For objectives that count successes, of whole distributions."""
@@ -257,8 +257,8 @@ class LocalLearner:
             return loss, torch.autograd.grad(loss.value, parameters, allow_unused=True)
 
         for loss, gradients in self._threads.results(differentiated, cuts):
-            known = [value is not None for value in gradients]
-            torch.autograd.backward([*compress(parameters, known)], [*compress(gradients, known)])
+            has_gradient = [value is not None for value in gradients]
+            torch.autograd.backward([*compress(parameters, has_gradient)], [*compress(gradients, has_gradient)])
             stats = merge(stats, self._stats(loss, scatter))
         return stats
 
@@ -281,11 +281,11 @@ class LocalLearner:
         scored: Scored = self.policy(work, batch.temperature, anchor, truncation=self.truncation)
         (logp, entropy, hidden, kl), observed = split(scored, batch) if objective.observation else (scored, None)
         if isinstance(objective, Coefficients):
-            found = objective
+            parts = objective
         else:
-            found = coefficients(batch, logp.detach().cpu(), objective)
-        weight = found.weight.to(logp)
-        gain = (found.kappa.to(logp) * logp).sum()
+            parts = coefficients(batch, logp.detach().cpu(), objective)
+        weight = parts.weight.to(logp)
+        gain = (parts.kappa.to(logp) * logp).sum()
         stats: Stats = {}
         if self.terms.entropy:
             gain = gain + self.terms.entropy * (weight * entropy).sum()
@@ -295,8 +295,8 @@ class LocalLearner:
         if observed is not None and len(observed):
             gain = gain + objective.observation / batch.denominators.observed * observed.sum()
             stats["observation_nll"] = Mean(-float(observed.detach().sum()), len(observed))
-        known, entropy = logp.detach().cpu(), entropy.detach().cpu()
-        stats |= drift(known, batch, found.clipped) | {"entropy": Mean(float(entropy.sum()), len(entropy))}
+        detached, entropy = logp.detach().cpu(), entropy.detach().cpu()
+        stats |= drift(detached, batch, parts.clipped) | {"entropy": Mean(float(entropy.sum()), len(entropy))}
         return Loss(-share * self.scale.value * gain, batch, logp.detach(), hidden.detach(), stats)
 
     def _stats(self, loss: Loss, scatter: SuccessScatter | None) -> Stats:
@@ -312,9 +312,9 @@ class LocalLearner:
             return {}
         first = batch.take([0])
         with torch.no_grad():
-            found = self.policy(text_pass(self.policy, first.sequences), batch.temperature, truncation=self.truncation)
-        entropy = found.entropy.cpu()
-        stats = compared(found.logp.cpu(), first, self.version)
+            scored = self.policy(text_pass(self.policy, first.sequences), batch.temperature, truncation=self.truncation)
+        entropy = scored.entropy.cpu()
+        stats = compared(scored.logp.cpu(), first, self.version)
         return stats | {"entropy": Mean(float(entropy.sum()), len(entropy))}
 
     def optim_step(self, lr: float) -> Stats:
@@ -392,8 +392,8 @@ class LocalLearner:
 
     def publish(self) -> WeightsRef:
         """The present version. In a folder of published weights, its file takes the place of the one before."""
-        found = self._described(self.policy.state())
-        return found if self.published is None else found.written(fresh_file(self.published, self.version))
+        ref = self._described(self.policy.state())
+        return ref if self.published is None else ref.written(fresh_file(self.published, self.version))
 
     def _described(self, tensors: Mapping[str, Tensor] | Path) -> WeightsRef:
         """The present version, whose tensors are these, with its probe."""
@@ -428,9 +428,9 @@ class LocalLearner:
         self.scale.take(state)
         self.optimizer.state.clear()
         for name, parameter in self.parameters.items():
-            held = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}
-            if held:
-                self.optimizer.state[parameter] = taken(self.optimizer, held)
+            stored = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}
+            if stored:
+                self.optimizer.state[parameter] = taken(self.optimizer, stored)
         if self.critic:
             self.critic.load_state(folder)
 
@@ -442,8 +442,8 @@ def split(scored: Scored, batch: Batch) -> tuple[Scored, Tensor]:
     """
     own = torch.cat([s.trainable[s.likely.trainable] for s in batch.sequences]).to(scored.logp.device)
     logp, entropy, hidden, kl = scored
-    found = Scored(logp[own], entropy[own], hidden[own], None if kl is None else kl[own])
-    return found, logp[~own]
+    own_scores = Scored(logp[own], entropy[own], hidden[own], None if kl is None else kl[own])
+    return own_scores, logp[~own]
 
 
 def part(objective: Objective | Coefficients, batch: Batch, places: Places) -> Objective | Coefficients:

@@ -47,10 +47,10 @@ def compared(logp: Tensor, batch: Batch, version: int) -> Stats:
     Raises: NumericsError E202 where they must not be.
     """
     behavior = batch.behavior_logp.to(logp.dtype)
-    sampled = ~behavior.isnan()
+    sampled_mask = ~behavior.isnan()
     logp, behavior = (
-        (logp if batch.proximal_logp is None else batch.proximal_logp.to(logp.dtype))[sampled],
-        behavior[sampled],
+        (logp if batch.proximal_logp is None else batch.proximal_logp.to(logp.dtype))[sampled_mask],
+        behavior[sampled_mask],
     )
     gap = float((logp - behavior).abs().max()) if len(logp) else 0.0
     if batch.exact and gap != 0.0:
@@ -62,7 +62,7 @@ def compared(logp: Tensor, batch: Batch, version: int) -> Stats:
             fix="resume with the library versions in the manifest",
         )
     stats: Stats = {"logp_mismatch": Max(gap)}
-    return stats if batch.exact else stats | mismatch(behavior, logp, batch.targets[sampled])
+    return stats if batch.exact else stats | mismatch(behavior, logp, batch.targets[sampled_mask])
 
 
 def drift(logp: Tensor, batch: Batch, clipped: Tensor) -> Stats:

@@ -59,11 +59,11 @@ def not_finite(
     cause = first_cause(broken, gathered, weights, logp, first, compute)
     rollouts = [str(rollout) for rollout in cause.rollouts[:MOST]]
     more = f" and {len(cause.rollouts) - MOST} more" if len(cause.rollouts) > MOST else ""
-    named = f"trained rollouts {', '.join(rollouts)}{more}, counted from 0" if rollouts else ""
+    which = f"trained rollouts {', '.join(rollouts)}{more}, counted from 0" if rollouts else ""
     return NumericsError(
         "E203",
         f"the gradient of the {' and of the '.join(f'{name} (norm {norms[name]})' for name in broken)} is not finite",
-        where=", ".join(filter(None, (where, named))),
+        where=", ".join(filter(None, (where, which))),
         why=f"{cause.why}; the step was not taken and the weights are unchanged",
         fix=cause.fix,
     )
@@ -116,7 +116,7 @@ def causes(
     huge = sorted(
         {i for batch in gathered for i in (batch.rollouts.rewards.flatten().abs() > LARGE).nonzero().flatten().tolist()}
     )
-    for what, read, fix in (
+    for what, values_of, fix in (
         ("the engine's log-probabilities", sampled, "use an engine that reports the distribution it samples from"),
         ("log-probabilities under the reference", lambda batch: batch.reference_logp, "use finite reference weights"),
         ("log-probabilities at the start of the step", lambda batch: batch.proximal_logp, diverged),
@@ -127,19 +127,19 @@ def causes(
             smaller if huge else "objective=rloo only subtracts rewards",
         ),
     ):
-        found = of_rollouts(gathered, read)
-        yield Cause(bool(found), f"{what} are not finite", fix, found)
+        rollouts = of_rollouts(gathered, values_of)
+        yield Cause(bool(rollouts), f"{what} are not finite", fix, rollouts)
     if logp is not None:
-        found = of_rollouts(gathered, logp)
+        rollouts = of_rollouts(gathered, logp)
         why = "the log-probabilities of these rollouts under the policy are not finite"
-        yield Cause(bool(found), why, diverged, found)
-    for what, read in (
+        yield Cause(bool(rollouts), why, diverged, rollouts)
+    for what, values_of in (
         ("advantages", lambda batch: batch.advantage),
         ("critic's returns", lambda batch: batch.returns),
     ):
-        found = of_rollouts(gathered, read, LARGE)
+        rollouts = of_rollouts(gathered, values_of, LARGE)
         why = f"the {what} of these rollouts exceed {LARGE:g} in size, and gradients grow with them until they overflow"
-        yield Cause(bool(found), why, smaller, found, overflow=True)
+        yield Cause(bool(rollouts), why, smaller, rollouts, overflow=True)
     if first:
         why = "rewards, log-probabilities and advantages are finite in this first step: a model pass overflows"
         yield Cause(True, why, finer, overflow=True)
@@ -154,7 +154,7 @@ def sampled(batch: Batch) -> Tensor:
     return batch.behavior_logp.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
 
 
-def of_rollouts(batches: Sequence[Batch], read: Callable[[Batch], Tensor | None], most: float = math.inf) -> list[int]:
+def of_rollouts(batches: Sequence[Batch], field: Callable[[Batch], Tensor | None], most: float = math.inf) -> list[int]:
     """The rollouts with a value that is not a number, or not below a size."""
-    found = [(batch.rollout, read(batch)) for batch in batches]
-    return sorted({i for of, values in found if values is not None for i in of[~(values.abs() < most)].tolist()})
+    pairs = [(batch.rollout, field(batch)) for batch in batches]
+    return sorted({i for of, values in pairs if values is not None for i in of[~(values.abs() < most)].tolist()})

@@ -28,18 +28,18 @@ class Pulse:
             count; least: seconds of silence that are allowed even if the limit is lower.
         Raises: EOFError, OSError where a process has ended.
         """
-        for place in places:
-            channel = self._channels[place]
-            if place in self._silent and channel.poll():
+        for rank in places:
+            channel = self._channels[rank]
+            if rank in self._silent and channel.poll():
                 channel.recv_bytes()
-                del self._silent[place]
-            if place not in self._silent:
+                del self._silent[rank]
+            if rank not in self._silent:
                 channel.send_bytes(b"?")
-                self._silent[place] = 0.0
+                self._silent[rank] = 0.0
                 continue
-            self._silent[place] += seconds
-            if self._silent[place] > max(self.limit, least):
-                return place
+            self._silent[rank] += seconds
+            if self._silent[rank] > max(self.limit, least):
+                return rank
         return None
 
     def close(self) -> None:

@@ -63,16 +63,16 @@ class RemoteLearner:
     def score(
         self, sequences: Sequence[TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
-        found: list[FloatArray] = self._call("score", sequences, temperature, model)
-        return found
+        logps: list[FloatArray] = self._call("score", sequences, temperature, model)
+        return logps
 
     def forward_backward(self, batch: Batch, objective: Objective | Named | Coefficients) -> Stats:
-        found: Stats = self._call("forward_backward", batch, objective)
-        return found
+        stats: Stats = self._call("forward_backward", batch, objective)
+        return stats
 
     def optim_step(self, lr: float) -> Stats:
-        found: Stats = self._call("optim_step", lr)
-        return found
+        stats: Stats = self._call("optim_step", lr)
+        return stats
 
     def save_state(self, folder: Path) -> None:
         self._call("save_state", folder.absolute())
@@ -81,8 +81,8 @@ class RemoteLearner:
         self._call("load_state", folder.absolute())
 
     def publish(self) -> WeightsRef:
-        found: WeightsRef = self._call("publish")
-        return found
+        ref: WeightsRef = self._call("publish")
+        return ref
 
     def close(self) -> None:
         """End the processes."""
@@ -121,7 +121,7 @@ class RemoteLearner:
         return answers[0][1]
 
     def _answers(self, verb: str) -> tuple[dict[int, tuple[str, Any]], OSError | EOFError | None]:
-        """Answers by place: of all processes, unless one raised an error and others have not for `PATIENCE`.
+        """Answers by rank: of all processes, unless one raised an error and others have not for `PATIENCE`.
 
         Returns: also the error of a process that has ended; what others raised at once, which may be why, is read.
         Raises: ResourceError E509 where a process gives no sign of life.
@@ -130,11 +130,11 @@ class RemoteLearner:
         lost: OSError | EOFError | None = None
         last: float | None = None
         while not lost and len(answers) < len(self._channels) and (last is None or monotonic() < last):
-            missing = [place for place in range(len(self._channels)) if place not in answers]
-            ready = wait([self._channels[place] for place in missing], PING)
-            for place in [place for place in missing if self._channels[place] in ready]:
+            missing = [rank for rank in range(len(self._channels)) if rank not in answers]
+            ready = wait([self._channels[rank] for rank in missing], PING)
+            for rank in [rank for rank in missing if self._channels[rank] in ready]:
                 try:
-                    answers[place] = pickle.loads(self._channels[place].recv_bytes())
+                    answers[rank] = pickle.loads(self._channels[rank].recv_bytes())
                 except (EOFError, OSError) as error:
                     lost = error
             if last is None and any(kind == "raised" for kind, _ in answers.values()):
@@ -182,10 +182,10 @@ def answer(learner: Learner, channel: Connection) -> None:
             return
         assert verb in VERBS, verb
         try:
-            found = "returned", getattr(learner, verb)(*arguments)
+            reply = "returned", getattr(learner, verb)(*arguments)
         except Exception as error:  # It is the caller's to handle.
-            found = "raised", error
+            reply = "raised", error
         try:
-            channel.send_bytes(pickle.dumps(found))
+            channel.send_bytes(pickle.dumps(reply))
         except OSError:
             return

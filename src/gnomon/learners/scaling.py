@@ -56,8 +56,8 @@ class LossScale:
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps; empty where the factor never changes."""
-        kept = {"loss_scale": self.value, "loss_scale_good": self.good} if self.moves else {}
-        return {name: torch.tensor(float(value), dtype=torch.float64, device="cpu") for name, value in kept.items()}
+        numbers = {"loss_scale": self.value, "loss_scale_good": self.good} if self.moves else {}
+        return {name: torch.tensor(float(value), dtype=torch.float64, device="cpu") for name, value in numbers.items()}
 
     def take(self, state: dict[str, Tensor]) -> None:
         """Take back what `state` gave out of what a checkpoint holds. One without it begins with the first factor."""

@@ -44,7 +44,7 @@ class SuccessScatter:
     def __init__(self, policy: Policy, batch: Batch) -> None:
         self.policy, self.temperature = policy, batch.temperature
         self.rewards: list[float] = batch.rollouts.rewards.flatten().tolist()
-        self.missing = Counter(found.group for found in batch.sequences if self.rewards[found.rollout] > 0)
+        self.missing = Counter(sequence.group for sequence in batch.sequences if self.rewards[sequence.rollout] > 0)
         """Sequences of successes yet to come, by group."""
         self.pieces: dict[int, dict[int, list[Piece]]] = {}
         """Of the rollouts of a group that has not come whole."""
@@ -60,11 +60,11 @@ class SuccessScatter:
         stats: Stats = {}
         lengths = [len(sequence) for sequence in batch.sequences]
         parts = zip(batch.sequences, torch.split(hidden, lengths), torch.split(logp, lengths), strict=True)
-        for sequence, states, found in parts:
+        for sequence, states, coefficients in parts:
             rollout, group = sequence.rollout, sequence.group
             if self.rewards[rollout] <= 0:
                 continue
-            piece = Piece(states.detach(), sequence.targets.to(states.device), found.detach())
+            piece = Piece(states.detach(), sequence.targets.to(states.device), coefficients.detach())
             self.pieces.setdefault(group, {}).setdefault(rollout, []).append(piece)
             self.missing[group] -= 1
             if not self.missing[group]:
@@ -98,8 +98,8 @@ def score_rows(policy: Policy, piece: Piece, rows: slice, temperature: float) ->
     own = projection.bounded(own if bias is None else own + bias.detach()[piece.tokens]) / temperature
     scores = projection.bounded(linear(piece.hidden, weight[rows], None if bias is None else bias.detach()[rows]))
     by_score = -(scores / temperature - (own - piece.logp)[:, None]).exp()
-    place = piece.tokens - rows.start
-    here = ((place >= 0) & (place < by_score.shape[1])).nonzero().flatten()
-    by_score[here, place[here]] += 1
+    offset = piece.tokens - rows.start
+    here = ((offset >= 0) & (offset < by_score.shape[1])).nonzero().flatten()
+    by_score[here, offset[here]] += 1
     by_score *= projection.slope(scores)
     return (by_score / temperature).t() @ at_least(piece.hidden)

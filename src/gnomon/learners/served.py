@@ -64,20 +64,20 @@ class ServedLearner:
     def score(
         self, sequences: Sequence[learning.TokenSequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
-        found: list[FloatArray] = self._call("score", list(sequences), temperature, model)
-        return found
+        logps: list[FloatArray] = self._call("score", list(sequences), temperature, model)
+        return logps
 
     def forward_backward(self, batch: Batch, objective: Objective | Named | Coefficients) -> Stats:
         """Args: objective: an `Objective` must be the one of the run. Raises: ValueError for another one."""
         if isinstance(objective, Objective) and objective.name != self._objective.name:
             raise ValueError(f"the server computes {self._objective.name}, not {objective.name}")
         sent = self._objective if isinstance(objective, Objective) else objective
-        found: Stats = self._call("forward_backward", batch, sent)
-        return found
+        stats: Stats = self._call("forward_backward", batch, sent)
+        return stats
 
     def optim_step(self, lr: float) -> Stats:
-        found: Stats = self._call("optim_step", lr)
-        return found
+        stats: Stats = self._call("optim_step", lr)
+        return stats
 
     def save_state(self, folder: Path) -> None:
         write_files(folder, self._call("save_state"))
@@ -87,8 +87,8 @@ class ServedLearner:
 
     def publish(self) -> WeightsRef:
         """The present version, whose weights are in this process's memory."""
-        found: WeightsRef = self._call("publish")
-        return found
+        ref: WeightsRef = self._call("publish")
+        return ref
 
     def _call(self, verb: str, *arguments: Any) -> Any:
         """What the server answers. A call whose request or answer was lost is sent again, under the same number."""
@@ -124,15 +124,15 @@ class ServedLearner:
         """A connection on which a request was sent. Raises: OSError; ValueError for what is no address."""
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        found = kind(parts.hostname or "", parts.port, timeout=2 * BEAT)
+        connection = kind(parts.hostname or "", parts.port, timeout=2 * BEAT)
         headers = {"Authorization": f"Bearer {self._token}", SESSION: self._session, CALL: str(self._number)}
         try:
-            found.connect()
-            found.request("POST", f"{parts.path.rstrip('/')}/v1/{verb}", body, headers)
+            connection.connect()
+            connection.request("POST", f"{parts.path.rstrip('/')}/v1/{verb}", body, headers)
         except BaseException:
-            found.close()
+            connection.close()
             raise
-        return found
+        return connection
 
 
 def refusal(status: int, data: bytes, where: str) -> GnomonError:
@@ -140,9 +140,9 @@ def refusal(status: int, data: bytes, where: str) -> GnomonError:
     try:
         facts = json.loads(data)
         kind = getattr(errors, facts.pop("kind"))
-        found = kind(facts.pop("code"), facts.pop("what"), **facts)
-        if isinstance(found, GnomonError):
-            return found
+        error = kind(facts.pop("code"), facts.pop("what"), **facts)
+        if isinstance(error, GnomonError):
+            return error
     except (ValueError, KeyError, AttributeError, TypeError):
         pass
     why = f"HTTP {status}: {data[:300].decode('utf-8', 'replace')}"

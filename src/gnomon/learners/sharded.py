@@ -40,13 +40,13 @@ class ShardedLearner(LocalLearner):
     """Torch's fused optimisers round elements by their place in a block, and so by the number of ranks."""
 
     def _read(
-        self, read: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places], threads: Threads
+        self, reader: Reader, sequences: Sequence[TokenSequence], cuts: Sequence[Places], threads: Threads
     ) -> list[Tensor]:
-        found: dict[int, Tensor] = {}
+        by_cut: dict[int, Tensor] = {}
         for cut, real in own_rounds(costs(sequences, cuts, self.policy.width)):
-            values = read([sequences[place] for place in cuts[cut]]).cpu()
-            found |= {cut: values} if real else {}
-        return list(gathered(found).values())
+            values = reader([sequences[index] for index in cuts[cut]]).cpu()
+            by_cut |= {cut: values} if real else {}
+        return list(gathered(by_cut).values())
 
     def _scatter(self, moved: Batch, objective: Objective | Coefficients) -> SuccessScatter | None:
         return None
@@ -61,16 +61,16 @@ class ShardedLearner(LocalLearner):
         if not cuts:
             return {}
         before, sums = take_gradients(self.parameters.values()), Pairwise()
-        found: dict[int, Stats] = {}
+        by_cut: dict[int, Stats] = {}
         for cut, real in own_rounds(costs(batch.sequences, cuts, self.policy.width)):
             places = cuts[cut]
             stats = self._backward(batch.take(places), part(objective, batch, places), share=float(real))
-            found |= {cut: stats} if real else {}
+            by_cut |= {cut: stats} if real else {}
             sums.add(take_gradients(self.parameters.values()))
         for parameter, value, older in zip(self.parameters.values(), sums.total(), before, strict=True):
             parameter.grad = like(value.add_(older), parameter)
         merged: Stats = {}
-        for stats in gathered(found).values():
+        for stats in gathered(by_cut).values():
             merged = merge(merged, stats)
         return merged
 
@@ -109,8 +109,8 @@ class ShardedLearner(LocalLearner):
                 owner, _, kind = key.rpartition("/")
                 kinds.setdefault(owner, []).append(kind)
             for name, parameter in self.parameters.items():
-                held = {kind: stored_like(stored, f"{name}/{kind}", parameter) for kind in kinds.get(name, [])}
-                if held:
-                    self.optimizer.state[parameter] = held
+                stored_kinds = {kind: stored_like(stored, f"{name}/{kind}", parameter) for kind in kinds.get(name, [])}
+                if stored_kinds:
+                    self.optimizer.state[parameter] = stored_kinds
         if self.critic:
             self.critic.load_state(folder)

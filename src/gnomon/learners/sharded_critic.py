@@ -63,8 +63,8 @@ class ShardedCritic(Critic):
                 with torch.no_grad():
                     local(parameter).copy_(stored_rows(stored, f"weight/{name}", parameter))
                 if kinds[name]:
-                    held = {kind: stored_like(stored, f"{kind}/{name}", parameter) for kind in kinds[name]}
-                    self.optimizer.state[parameter] = held
+                    stored_kinds = {kind: stored_like(stored, f"{kind}/{name}", parameter) for kind in kinds[name]}
+                    self.optimizer.state[parameter] = stored_kinds
         self.body.masters.round()
 
 

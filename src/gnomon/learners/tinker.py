@@ -64,8 +64,8 @@ class TinkerLearner:
             return self._scored_by_base(sequences)
         zeros = [torch.zeros(len(each)) for each in sequences]
         output = answer(self._training.forward(self._data(sequences, zeros), "cross_entropy"), "score")
-        found = [each["logprobs"].to_numpy() for each in output.loss_fn_outputs]
-        return [logp[trained(each)].astype(np.float64) for each, logp in zip(sequences, found, strict=True)]
+        logps = [each["logprobs"].to_numpy() for each in output.loss_fn_outputs]
+        return [logp[trained(each)].astype(np.float64) for each, logp in zip(sequences, logps, strict=True)]
 
     def _scored_by_base(self, sequences: Sequence[TokenSequence]) -> list[FloatArray]:
         if self._reference is None:
@@ -73,9 +73,9 @@ class TinkerLearner:
             self._reference = answer(sampling, f"sample from {self.base}")
         ids = [each.token_ids[: len(each.inputs) + 1].tolist() for each in sequences]
         inputs = [self._types.ModelInput.from_ints(each) for each in ids]
-        asked = [self._reference.compute_logprobs(each) for each in inputs]
-        found = [np.array(answer(each, "score")[1:], dtype=np.float64) for each in asked]
-        return [logp[trained(each)] for each, logp in zip(sequences, found, strict=True)]
+        requests = [self._reference.compute_logprobs(each) for each in inputs]
+        logps = [np.array(answer(each, "score")[1:], dtype=np.float64) for each in requests]
+        return [logp[trained(each)] for each, logp in zip(sequences, logps, strict=True)]
 
     def _data(self, sequences: Sequence[TokenSequence], kappa: Sequence[Tensor]) -> list[Any]:
         return [self._example(each, own) for each, own in zip(sequences, kappa, strict=True)]
@@ -94,16 +94,16 @@ class TinkerLearner:
             return {"trained": Sum(0)}
         row = objective.row() if isinstance(objective, Named) else objective
         logp = torch.cat([torch.from_numpy(each) for each in self.score(batch.sequences, batch.temperature)])
-        found = row if isinstance(row, Coefficients) else coefficients(batch, logp, row)
-        kappa = torch.split(found.kappa, [len(each) for each in batch.sequences])
-        moving = [place for place, own in enumerate(kappa) if own.any()]
+        parts = row if isinstance(row, Coefficients) else coefficients(batch, logp, row)
+        kappa = torch.split(parts.kappa, [len(each) for each in batch.sequences])
+        moving = [index for index, own in enumerate(kappa) if own.any()]
         # A step without a gradient still decays the moments of Adam, so one sequence is sent with weights of zero.
         data = self._data(
-            [batch.sequences[place] for place in moving or [0]], [kappa[place] for place in moving or [0]]
+            [batch.sequences[index] for index in moving or [0]], [kappa[index] for index in moving or [0]]
         )
         answer(self._training.forward_backward(data, "cross_entropy"), "train")
-        stats: Stats = {"trained": Sum(sum(len(batch.sequences[place]) for place in moving))}
-        stats |= drift(logp, batch, found.clipped)
+        stats: Stats = {"trained": Sum(sum(len(batch.sequences[index]) for index in moving))}
+        stats |= drift(logp, batch, parts.clipped)
         return merge(stats, compared(logp, batch, self.version))
 
     def optim_step(self, lr: float) -> Stats:

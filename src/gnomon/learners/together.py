@@ -33,20 +33,20 @@ def own_rounds(costs: Sequence[float]) -> Iterator[tuple[int, int]]:
         yield (order[here], 1) if here < len(order) else (order[-1], 0)
 
 
-def gathered(found: dict[int, Any]) -> dict[int, Any]:
+def gathered(own: dict[int, Any]) -> dict[int, Any]:
     """What all ranks found together, in the order of the keys."""
     every: list[dict[int, Any]] = [{}] * dist.get_world_size()
-    dist.all_gather_object(every, found)
+    dist.all_gather_object(every, own)
     return dict(sorted((key, value) for part in every for key, value in part.items()))
 
 
 def take_gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
     """The own rows of the gradients, which are taken away: zeros where there is none."""
-    found = []
+    gradients = []
     for parameter in parameters:
         grad, parameter.grad = parameter.grad, None
-        found.append(torch.zeros_like(local(parameter)) if grad is None else local(grad))
-    return found
+        gradients.append(torch.zeros_like(local(parameter)) if grad is None else local(grad))
+    return gradients
 
 
 def clip_norm(parameters: Iterable[Tensor], most: float) -> float:

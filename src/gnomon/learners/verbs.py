@@ -52,13 +52,13 @@ def full_disk() -> Iterator[None]:
     except Exception as error:
         if not is_full(error):
             raise
-        place = tempfile.gettempdir()
+        folder = tempfile.gettempdir()
         raise ResourceError(
             "E514",
             "the learner cannot write its files, because the disk is full",
-            where=f"{place} on {platform.node()}",
+            where=f"{folder} on {platform.node()}",
             why="the records and checkpoints of the run are intact",
-            fix=f"free disk space there (df -h {shlex.quote(place)}), then: gnomon resume RUN",
+            fix=f"free disk space there (df -h {shlex.quote(folder)}), then: gnomon resume RUN",
         ) from error
 
 

@@ -21,14 +21,14 @@ __all__ = ["anchored_data", "data_files", "data_hashes", "digest", "require_same
 
 def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
     """Every file or folder that a run's tasks come from, by its setting."""
-    found = {f"env.{option}": Path(path) for option, path in offers.files(env).items()}
+    files = {f"env.{option}": Path(path) for option, path in offers.files(env).items()}
     for name, own in own_envs(config, env):
-        found |= {f"eval.sets.{name}.env.{option}": Path(path) for option, path in offers.files(own).items()}
+        files |= {f"eval.sets.{name}.env.{option}": Path(path) for option, path in offers.files(own).items()}
     if config.rollout.demonstrations:
-        found["rollout.demonstrations"] = Path(config.rollout.demonstrations)
+        files["rollout.demonstrations"] = Path(config.rollout.demonstrations)
     if config.rollout.recorded:
-        found["rollout.recorded"] = Path(config.rollout.recorded)
-    return {setting: path.resolve() for setting, path in found.items()}
+        files["rollout.recorded"] = Path(config.rollout.recorded)
+    return {setting: path.resolve() for setting, path in files.items()}
 
 
 def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
@@ -36,18 +36,18 @@ def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
 
     Raises: RunError E191 for data that is gone, E404 for a run that is gone.
     """
-    found = {f"env.{option}": known for option, known in offers.contents(env).items()}
+    hashes = {f"env.{option}": content for option, content in offers.contents(env).items()}
     for name, own in own_envs(config, env):
-        found |= {f"eval.sets.{name}.env.{option}": known for option, known in offers.contents(own).items()}
+        hashes |= {f"eval.sets.{name}.env.{option}": content for option, content in offers.contents(own).items()}
     for setting, path in data_files(config, env).items():
         try:
-            found[setting] = fingerprint(path) if setting == "rollout.recorded" else digest(path)
+            hashes[setting] = fingerprint(path) if setting == "rollout.recorded" else digest(path)
         except OSError as error:
             fix = "restore the file, or set the path to its new place"
             raise RunError(
                 "E191", "data cannot be read", where=f"{setting} = {path}", why=error.strerror or "", fix=fix
             ) from error
-    return found
+    return hashes
 
 
 def fingerprint(run: Path) -> str:
@@ -74,18 +74,18 @@ def digest(path: Path) -> str:
 
 def anchored_data(config: RunConfig, env: Env) -> RunConfig:
     """The configuration with the paths of its data made absolute."""
-    rollout, found = config.rollout, data_files(config, env)
+    rollout, files = config.rollout, data_files(config, env)
     for name in ("demonstrations", "recorded"):
-        if f"rollout.{name}" in found:
-            rollout = rollout.model_copy(update={name: str(found[f"rollout.{name}"])})
+        if f"rollout.{name}" in files:
+            rollout = rollout.model_copy(update={name: str(files[f"rollout.{name}"])})
     # Shipped data is found by name.
     own = {name: path for name, path in offers.files(env).items() if config.env.options.get(name) == path}
-    supplied = {name: str(found[f"env.{name}"]) for name in own}
+    supplied = {name: str(files[f"env.{name}"]) for name in own}
     sets = dict(config.eval.sets)
     for name, its in own_envs(config, env):
         table = sets[name].env
         paths = {
-            key: str(found[f"eval.sets.{name}.env.{key}"])
+            key: str(files[f"eval.sets.{name}.env.{key}"])
             for key, path in offers.files(its).items()
             if table.get(key) == path
         }

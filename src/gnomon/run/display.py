@@ -233,8 +233,8 @@ class Display:
         self.seconds.append(record.seconds)
         self.line = self.step_text(step, record.metrics, record.seconds)
         steps = self.config.budget.steps
-        measured = (step + 1) % self.config.eval.every == 0
-        self.doing = f"evaluation, then step {step + 2}" if measured else f"step {step + 2}"
+        evaluates = (step + 1) % self.config.eval.every == 0
+        self.doing = f"evaluation, then step {step + 2}" if evaluates else f"step {step + 2}"
         if step + 1 == steps:
             self.doing = "last evaluation"
         if self.live:
@@ -247,14 +247,14 @@ class Display:
     def step_text(self, step: int, metrics: Mapping[str, float], seconds: float) -> str:
         steps = self.config.budget.steps
         recent = sorted(self.seconds[-20:])
-        left = recent[len(recent) // 2] * (steps - step - 1)
+        remaining = recent[len(recent) // 2] * (steps - step - 1)
         mismatch = metrics.get("logp_mismatch", 0.0)
         return (
             f"step {step + 1:>4}/{steps}  reward {metrics['reward']:.3f} {spark(self.rewards, 12)}  "
             f"held-out {self.held_out}  length {metrics['length']:.1f}  "
             f"all right {metrics['all_right']:.0%}  all wrong {metrics['all_wrong']:.0%}  "
             f"{metrics['tokens'] / seconds:,.0f} tok/s  mismatch {mismatch:.2g}  "
-            f"{int(left // 60)}:{int(left % 60):02d} left"
+            f"{int(remaining // 60)}:{int(remaining % 60):02d} left"
         )
 
 

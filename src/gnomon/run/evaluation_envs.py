@@ -22,10 +22,10 @@ def set_envs(config: RunConfig, env: Env) -> Iterator[tuple[str, EnvConfig, Env]
         yield name, spec, env if spec == config.env else set_env(spec, config.env, env)
 
 
-def set_env(spec: EnvConfig, trained: EnvConfig, env: Env) -> Env:
+def set_env(spec: EnvConfig, main: EnvConfig, env: Env) -> Env:
     """Another environment, or that of the run with other options. Args: trained, env: of the run."""
-    if spec.type != trained.type or not spec.type.startswith(OBJECT):
+    if spec.type != main.type or not spec.type.startswith(OBJECT):
         return make_env(spec)
-    new = {key: value for key, value in spec.options.items() if trained.options.get(key) != value}
+    new = {key: value for key, value in spec.options.items() if main.options.get(key) != value}
     changed: Any = replace(env, **new)  # type: ignore[type-var]
     return changed  # type: ignore[no-any-return]

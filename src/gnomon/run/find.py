@@ -36,16 +36,16 @@ def env_class(name: str, where: str = "env") -> type[Any]:
     """
     if name in ENVS:
         return ENVS[name]
-    if found := adapter(name):
-        return found[0]
+    if kind := adapter(name):
+        return kind[0]
     if name.startswith(OBJECT):
         raise by_object(name, where)
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
         raise unknown_env(name, where)
     module = imported(module_name, attribute, where)
-    found = getattr(module, attribute, None)
-    if not isinstance(found, type):
+    kind = getattr(module, attribute, None)
+    if not isinstance(kind, type):
         names = [
             n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__
         ]
@@ -53,7 +53,7 @@ def env_class(name: str, where: str = "env") -> type[Any]:
         why = f"it has {', '.join(names)}" if names else "it defines no class; gnomon new env my_task writes an example"
         fix = f"env={module_name}:{near}" if near else "gnomon new env my_task"
         raise ConfigError("E021", f"{module_name} has no class {attribute}", where=where, why=why, fix=fix)
-    return found
+    return kind
 
 
 def unknown_env(name: str, where: str) -> ConfigError:
@@ -62,11 +62,11 @@ def unknown_env(name: str, where: str) -> ConfigError:
         if not Path(name).is_file():
             return no_file(name, "Class", where)
         try:
-            found = [f"env={name}:{kind}" for kind in classes(Path(name))]
+            names = [f"env={name}:{kind}" for kind in classes(Path(name))]
         except (SyntaxError, ValueError) as error:
             return unimportable(name, error, where)
-        why = "an environment is a class" if found else "the file defines no class"
-        fix = ", or ".join(found) or "gnomon new env my_task   (writes an example)"
+        why = "an environment is a class" if names else "the file defines no class"
+        fix = ", or ".join(names) or "gnomon new env my_task   (writes an example)"
         return ConfigError("E021", f"{name} names a file but no class in it", where=where, why=why, fix=fix)
     why = f"the names are {', '.join(ENVS)}; file.py:Class and {':NAME, '.join(ADAPTERS)}:NAME are names too"
     if near := nearest(name, ENVS):
@@ -96,7 +96,7 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
         spec = config.env_of(name)
         if spec != config.env and not (spec.type == config.env.type and spec.type.startswith(OBJECT)):
             above = f"eval.sets.{name}."
-            own = {key.removeprefix(above): place for key, place in origins.items() if key.startswith(f"{above}env.")}
+            own = {key.removeprefix(above): origin for key, origin in origins.items() if key.startswith(f"{above}env.")}
             # Its rewards are not trained on, so that any objective goes with them.
             alone = RunConfig(env=spec)
             for error in check_one_env(alone, {"env.type": f"{above}env", **own}):
@@ -220,12 +220,12 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
             )  # fmt: skip
         if key == "policy.reference":
             yield from unfit_reference(config, origins)
-    shown = config.rollout.demonstrations
-    if shown and config.objective.declared.demonstrated and not Path(shown).is_file():
+    demonstrations = config.rollout.demonstrations
+    if demonstrations and config.objective.declared.demonstrated and not Path(demonstrations).is_file():
         where = origins.get("rollout.demonstrations", "rollout.demonstrations")
-        near = sibling(shown)
+        near = sibling(demonstrations)
         fix = word_of("rollout.demonstrations", near) if near else "give a path relative to this folder"
-        yield ConfigError("E035", f"there is no file {shown}", where=where, fix=fix)
+        yield ConfigError("E035", f"there is no file {demonstrations}", where=where, fix=fix)
 
 
 def unfit_reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
@@ -247,8 +247,8 @@ def make_env(config: EnvConfig) -> Env:
 
 def named_option(name: str) -> dict[str, Any]:
     """The option that a name of another library's environment gives."""
-    found = None if name in ENVS else adapter(name)
-    return dict(found[1]) if found else {}
+    pair = None if name in ENVS else adapter(name)
+    return dict(pair[1]) if pair else {}
 
 
 def judge(name: str, options: Mapping[str, Any]) -> Any:

@@ -21,9 +21,9 @@ def commits(config: RunConfig) -> dict[str, str]:
 
 def pinned(config: RunConfig) -> RunConfig:
     """The configuration with every model of the hub at its commit, for other processes and machines."""
-    found = at_commits(leaves(config.model_dump()), commits(config))
+    settings = at_commits(leaves(config.model_dump()), commits(config))
     policy, players = config.policy, config.players
-    paths = {"path": found["policy.path"], "reference": found["policy.reference"]}
+    paths = {"path": settings["policy.path"], "reference": settings["policy.reference"]}
     policy = policy.model_copy(update=paths)
-    players = players.model_copy(update={"opponent": found["players.opponent"]})
+    players = players.model_copy(update={"opponent": settings["players.opponent"]})
     return config.model_copy(update={"policy": policy, "players": players})

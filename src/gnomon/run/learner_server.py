@@ -92,7 +92,7 @@ class LearnerServer:
         body = await request.body()
         self._open.add(call)
         try:
-            found = await get_running_loop().run_in_executor(self._worker, self._answered, verb, *call, body)
+            body_out = await get_running_loop().run_in_executor(self._worker, self._answered, verb, *call, body)
         except GnomonError as error:
             return refused(error, 422)
         except Exception as error:  # The server goes on, and the client gets the reason.
@@ -100,7 +100,7 @@ class LearnerServer:
             return refused(ResourceError("E508", f"the learner's server cannot carry out {verb}", why=why), 500)
         finally:
             self._open.discard(call)
-        return Response(found, media_type="application/octet-stream")
+        return Response(body_out, media_type="application/octet-stream")
 
     def _answered(self, verb: str, session: str, number: int, body: bytes) -> bytes:
         """The outcome of a call, which is carried out once however often it is sent."""
@@ -154,14 +154,14 @@ def same(other: Sequence[str], ours: Mapping[str, Any], theirs: Mapping[str, Any
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """The settings that are not equal, each with both values."""
-    found = []
+    result = []
     for name in sorted({*ours, *theirs}):
         one, other = ours.get(name), theirs.get(name)
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            found += [f"{name}.{part}" for part in differences(one, other)]
+            result += [f"{name}.{part}" for part in differences(one, other)]
         elif one != other:
-            found.append(f"{name} is {json.dumps(one)} on the server and {json.dumps(other)} in the run")
-    return found
+            result.append(f"{name} is {json.dumps(one)} on the server and {json.dumps(other)} in the run")
+    return result
 
 
 def refused(error: GnomonError, status: int) -> Response:

@@ -88,12 +88,12 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["policy"]["lora"]
     for table in (body["env"], *(each["env"] for each in body["eval"].get("sets", {}).values())):
         table |= {"type": table["type"].rpartition("/")[2]} if "type" in table else {}
-    for setting, known in data_hashes(config, env).items():
+    for setting, content in data_hashes(config, env).items():
         *tables, option = setting.split(".")
-        place = body
+        section = body
         for table in tables:
-            place = place[table]
-        place[option] = known
+            section = section[table]
+        section[option] = content
     body["engine"] = engine_body(config)
     if (other := config.players.opponent) not in ("", "past"):
         body["players"]["opponent"] = hashes(model_folder(other))

@@ -149,11 +149,11 @@ def failed(config: RunConfig, error: GnomonError) -> Line:
     return Line(**names(config), tokens=0, metrics={}, text="", advice="", finer="", failed=error.what)
 
 
-def lines_text(found: Sequence[Line]) -> str:
+def lines_text(lines: Sequence[Line]) -> str:
     """The table for a reader, and below it what float16 would do."""
     columns = " ".join(f"{name:>8}" for name in ("max", "mean", "p99", "KL", "outside"))
     head = f"{'learner':<9} {'engine':<9} {'its dtype':<9} {'tokens':>7} {columns}  worst token"
-    return "\n".join([head, *map(line_text, found), *dict.fromkeys(line.finer for line in found if line.finer)])
+    return "\n".join([head, *map(line_text, lines), *dict.fromkeys(line.finer for line in lines if line.finer)])
 
 
 def line_text(line: Line) -> str:

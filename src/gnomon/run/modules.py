@@ -86,8 +86,8 @@ def hidden(error: Exception) -> str:
     """The file of the working folder that was not imported, because an installed package has its name; or empty."""
     of = error.obj if isinstance(error, AttributeError) else None
     name = (of.__name__ if isinstance(of, ModuleType) else getattr(error, "name", "") or "").partition(".")[0]
-    file, found = Path(f"{name}.py"), getattr(sys.modules.get(name), "__file__", None)
-    return file.name if name and file.is_file() and found and not Path(found).samefile(file) else ""
+    file, origin = Path(f"{name}.py"), getattr(sys.modules.get(name), "__file__", None)
+    return file.name if name and file.is_file() and origin and not Path(origin).samefile(file) else ""
 
 
 LOADING: list[str] = []

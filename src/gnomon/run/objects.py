@@ -37,8 +37,8 @@ def spec_of(env: object) -> dict[str, Any]:
     name = importable(type(env))
     if name and all(map(plain, options.values())):
         return {"type": name, **{key: listed(value) for key, value in options.items()}}
-    shown = {key: listed(value) if plain(value) else type(value).__qualname__ for key, value in options.items()}
-    return {"type": OBJECT + type(env).__qualname__, **shown}
+    options_text = {key: listed(value) if plain(value) else type(value).__qualname__ for key, value in options.items()}
+    return {"type": OBJECT + type(env).__qualname__, **options_text}
 
 
 def require_same_object(env: object, recorded: EnvConfig, folder: Path) -> None:
@@ -49,8 +49,8 @@ def require_same_object(env: object, recorded: EnvConfig, folder: Path) -> None:
     """
     default = {f.name: f.default for f in dataclasses.fields(env)} if dataclasses.is_dataclass(env) else {}
     now, was = spec_of(env), {"type": recorded.type, **recorded.options}
-    if found := adapter(recorded.type):
-        was |= {"type": f":{found[0].__qualname__}", **found[1]}
+    if pair := adapter(recorded.type):
+        was |= {"type": f":{pair[0].__qualname__}", **pair[1]}
     for key in [key for key in {**now, **was} if key not in offers.files(env)]:
         here, there = (table.get(key, listed(default.get(key))) for table in (now, was))
         if key == "type":
@@ -70,7 +70,7 @@ def class_name(kind: str) -> str:
 
 def importable(kind: type) -> str:
     """A shipped name, `module:Class` or `file.py:Class`; empty for a class that stands where no import finds it."""
-    if shipped := next((name for name, known in ENVS.items() if known is kind), ""):
+    if shipped := next((name for name, shipped_kind in ENVS.items() if shipped_kind is kind), ""):
         return shipped
     if "." in kind.__qualname__:
         return ""

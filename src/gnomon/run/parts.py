@@ -100,8 +100,8 @@ def build(
     env = make_env(config.env) if env is None else env
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
-    asked = config.rollout.judged_by == "policy"  # The question about a reply is one more turn.
-    renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns + asked)
+    judging_turns = config.rollout.judged_by == "policy"  # The question about a reply is one more turn.
+    renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns + judging_turns)
     row = make_objective(config, passed.objective)
     require_token_budgets(config, env, row)
     tasks = make_tasks(config, env, row)

@@ -33,13 +33,13 @@ class Passed:
     @property
     def parts(self) -> dict[str, Any]:
         """By setting, those that decide the bytes of a run."""
-        named = {
+        by_setting = {
             "objective": self.objective,
             "engine": self.engine,
             "learner": self.learner,
             "curriculum": self.curriculum,
         }
-        return {name: part for name, part in named.items() if part is not None}
+        return {name: part for name, part in by_setting.items() if part is not None}
 
 
 NOTHING = Passed()
@@ -64,11 +64,11 @@ def passed_parts(
     Raises: ConfigErrors E029, where an object is not what its name says; as `tracker`.
     """
     observers = [tracker(each) if isinstance(each, str) else each for each in observers]
-    wanted = {"engine": (engine, Engine), "learner": (learner, Learner), "curriculum": (curriculum, Curriculum)}
-    wanted |= {f"observers[{place}]": (each, Observer) for place, each in enumerate(observers)}
+    protocols = {"engine": (engine, Engine), "learner": (learner, Learner), "curriculum": (curriculum, Curriculum)}
+    protocols |= {f"observers[{index}]": (each, Observer) for index, each in enumerate(observers)}
     problems = [
         problem
-        for name, (part, protocol) in wanted.items()
+        for name, (part, protocol) in protocols.items()
         if part is not None and (problem := mistaken(name, part, protocol)) is not None
     ]
     if objective is not None and not isinstance(objective, Objective):
@@ -97,13 +97,13 @@ def mistaken(name: str, part: object, protocol: type) -> ConfigError | None:
 
 def require_passed(config: RunConfig, passed: Passed, where: str | Path) -> None:
     """Raises: RunError E193, where the recipe names an object that was not passed, or another one was."""
-    named = {
+    names = {
         "objective": config.objective.type,
         "engine": config.engine.type,
         "learner": config.learner,
         "curriculum": config.rollout.curriculum,
     }
-    for setting, name in named.items():
+    for setting, name in names.items():
         part = passed.parts.get(setting)
         now = part_name(part) if part is not None else ""
         if not (name.startswith(OBJECT) or now) or name == now:

@@ -29,9 +29,9 @@ FEWEST, MOST = 16, 40
 
 def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
-    drawn = config.budget.steps * config.rollout.prompts
+    draws = config.budget.steps * config.rollout.prompts
     report = preflight(
-        env, acknowledge=config.audit.acknowledge, tasks=min(max(FEWEST, drawn), MOST),
+        env, acknowledge=config.audit.acknowledge, tasks=min(max(FEWEST, draws), MOST),
         max_tokens=config.rollout.max_tokens,
     )  # fmt: skip
     if report.blocking:

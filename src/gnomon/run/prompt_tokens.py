@@ -49,8 +49,8 @@ class PromptTokens:
         """As JSON values."""
         pieces = zip(self.segments, self.tokens, strict=True)
         segments = [{"origin": s.origin.value, "token_ids": list(s.token_ids), "tokens": list(t)} for s, t in pieces]
-        known = {"policy": self.policy, "renderer": self.renderer, "task": self.task, "count": self.count}
-        return {**known, "ends": list(self.ends), "segments": segments}
+        facts = {"policy": self.policy, "renderer": self.renderer, "task": self.task, "count": self.count}
+        return {**facts, "ends": list(self.ends), "segments": segments}
 
 
 def prompt_tokens(config: RunConfig, split: str = "train", index: int = 0) -> PromptTokens:
@@ -99,14 +99,14 @@ def without_room(config: RunConfig, env: Env) -> Iterator[str]:
             )  # fmt: skip
         yield (
             f"{len(sizes)} of {len(tasks)} {split} prompts have {context} tokens (rollout.context) or more and get no "
-            f"reply: {numbered([place for place, _ in sizes])}; the longest has {longest}."
+            f"reply: {numbered([index for index, _ in sizes])}; the longest has {longest}."
         )
 
 
 def long_prompts(config: RunConfig, env: Env, tasks: Sequence[Task]) -> list[tuple[int, int]]:
     """The prompts that fill the context: number of the row, or of the task, and tokens."""
     renderer = choose(Tokenizer(model_folder(config.policy.path)), config.policy.renderer, turns=env.max_turns)
-    listed, found = tools(env), list[tuple[int, int]]()
+    listed, sizes = tools(env), list[tuple[int, int]]()
     around = len(joined(renderer.start(tasks[0].messages, listed)))  # More than a template adds to a text.
     for index in range(len(tasks)):
         task = tasks[index]
@@ -116,8 +116,8 @@ def long_prompts(config: RunConfig, env: Env, tasks: Sequence[Task]) -> list[tup
             size = len(joined(renderer.start(task.messages, listed)))
             row = task.info.get("row")
             if size >= config.rollout.context:
-                found.append((row if isinstance(row, int) else index, size))
-    return sorted(found)
+                sizes.append((row if isinstance(row, int) else index, size))
+    return sorted(sizes)
 
 
 def prompt_text(prompt: PromptTokens) -> str:

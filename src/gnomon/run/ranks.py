@@ -110,17 +110,17 @@ def require_devices(config: RunConfig) -> None:
 
 def reason(folder: Path, control: socket.socket) -> str:
     """Why a process of the learner ended, as far as the launcher knows, and the end of the log."""
-    found = ""
+    text = ""
     with suppress(OSError, ValueError):
         control.settimeout(END)
         rank, status = json.loads(control.recv(2**12))
-        found = (
+        text = (
             f"rank {rank} ended with status {status}" if status >= 0 else f"rank {rank} was killed by signal {-status}"
         )
     with suppress(OSError):
         lines = (folder / "log").read_text("utf-8", "replace").strip().splitlines()[-SHOWN:]
-        found = "\n   ".join(filter(None, [found, *lines]))
-    return found
+        text = "\n   ".join(filter(None, [text, *lines]))
+    return text
 
 
 def end(launcher: subprocess.Popen[bytes], control: socket.socket, folder: Path) -> None:

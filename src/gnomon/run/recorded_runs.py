@@ -56,8 +56,8 @@ def objective_problems(config: RunConfig, row: Objective) -> Iterator[ConfigErro
             fix="objective=topr, or rollout.replay=0",
         )
     several = config.optim.updates > 1
-    found = row.mismatch if several else row.mismatch_of_one_update
-    if found is OffPolicy.ON_POLICY and not row.any_sampler and ON_POLICY not in config.audit.acknowledge:
+    correction = row.mismatch if several else row.mismatch_of_one_update
+    if correction is OffPolicy.ON_POLICY and not row.any_sampler and ON_POLICY not in config.audit.acknowledge:
         fixes = ["objective=topr"]
         if several and row.off_policy is not OffPolicy.ON_POLICY:
             fixes = ["optim.epochs=1 optim.minibatches=1"]
@@ -122,8 +122,8 @@ def source_problems(config: RunConfig, env: Env) -> Iterator[ConfigError]:
         )
         return
     source, count = groups_of(config, env), replayed_tasks(config)
-    known = source.steps()
-    tasks = [task for task in known if not config.rollout.tasks or task in config.rollout.tasks]
+    steps = source.steps()
+    tasks = [task for task in steps if not config.rollout.tasks or task in config.rollout.tasks]
     if len(tasks) < count:
         yield problem(
             f"the recorded run has groups of {len(tasks)} tasks, and a step replays {count}",
@@ -141,7 +141,7 @@ def source_problems(config: RunConfig, env: Env) -> Iterator[ConfigError]:
         return
     if not config.rollout.replay:
         return
-    first = source.read(next(iter(known[tasks[0]])), tasks[0])
+    first = source.read(next(iter(steps[tasks[0]])), tasks[0])
     if any(isnan(logp) for g in first for r in g.rollouts for turn in r.turns for logp in turn.completion.logprobs):
         why = "their log-probabilities are not known, so nothing could correct for who wrote them"
         yield problem("the recorded rollouts were not sampled", why, "use a run that trained on sampled rollouts")
@@ -168,12 +168,12 @@ def differing(name: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
         yield name, was, now
 
 
-def make_replay(config: RunConfig, env: Env, sampled: Batches) -> Batches:
+def make_replay(config: RunConfig, env: Env, batches: Batches) -> Batches:
     """The batches, with earlier groups among them where the settings ask for any."""
     if not config.rollout.replay:
-        return sampled
+        return batches
     source = groups_of(config, env) if config.rollout.recorded else None
-    return Replay(sampled, replayed_tasks(config), recorded=source, among=config.rollout.tasks)
+    return Replay(batches, replayed_tasks(config), recorded=source, among=config.rollout.tasks)
 
 
 def replayed_tasks(config: RunConfig) -> int:

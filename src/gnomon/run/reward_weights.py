@@ -39,20 +39,20 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
             why="the reward that is possible without a correct answer is computed from `prices`",
             fix="list every part of a verdict in the property `prices`, with its weight, most and gate",
         )
-    found = pay(prices)
-    if found is None:
+    payment = pay(prices)
+    if payment is None:
         return f"Reward: {type(env).__name__} has no part named correct, so the reward of a correct answer is unknown."
-    if found.overpaid and RULE not in acknowledged:
-        first = max(found.sources, key=lambda price: price.total, default=None)
+    if payment.overpaid and RULE not in acknowledged:
+        first = max(payment.sources, key=lambda price: price.total, default=None)
         advice = f'set gate="correct" on the part {first.name!r}, or ' if first else ""
         raise ConfigError(
             "E140",
-            f"{found}: the reward can be high without a correct answer",
+            f"{payment}: the reward can be high without a correct answer",
             where=type(env).__name__,
             why="the policy will learn what pays more, and its answers will be wrong",
             fix=f"{advice}lower its weight; to accept it: 'audit.acknowledge=[\"{RULE}\"]'",
         )
-    return f"Reward: {found}.{' Acknowledged.' if found.overpaid else ''}"
+    return f"Reward: {payment}.{' Acknowledged.' if payment.overpaid else ''}"
 
 
 def problems(judgements: Sequence[Judgement], prices: Sequence[Price]) -> list[str]:

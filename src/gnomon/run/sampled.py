@@ -29,8 +29,8 @@ def sampled(
         Request(prompt_ids=prompt, key=key.at("sample", number=number).bytes, sampling=sampling)
         for number, prompt in enumerate(prompts)
     ]
-    found = finished(sample_all(engine, requests))
-    rows = [row(request, each, number) for number, (request, each) in enumerate(zip(requests, found, strict=True))]
+    replies = finished(sample_all(engine, requests))
+    rows = [row(request, each, number) for number, (request, each) in enumerate(zip(requests, replies, strict=True))]
     logp = torch.cat([torch.from_numpy(each) for each in learner.score(rows, sampling.temperature)]).double()
     behavior = torch.cat([each.behavior_logp for each in rows])
     gap = float((logp - behavior).abs().max())

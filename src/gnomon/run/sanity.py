@@ -48,18 +48,18 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
 
 def judged(folder: Path, config: RunConfig, parts: Parts, console: Console, candidates: int, keep: int) -> Sanity:
     """What the gate says of a run on the tasks that the policy solves sometimes."""
-    kept = sometimes_solved(config, parts, console, candidates)[:keep]
+    tasks = sometimes_solved(config, parts, console, candidates)[:keep]
     if isinstance(parts.engine, Sleeping):
         parts.engine.sleep()  # The run that follows has an engine of its own.
     prefilled = parts.objective.data in (Data.SPLICED, Data.DEMONSTRATED, Data.MIXED)
-    chosen = config.rollout.model_copy(update={"tasks": sorted(kept)})
+    rollout = config.rollout.model_copy(update={"tasks": sorted(tasks)})
     save = config.save.model_copy(update={"every": WINDOW, "keep": 2} if prefilled else {})
-    with start(folder, config.model_copy(update={"rollout": chosen, "save": save}), console) as reader:
+    with start(folder, config.model_copy(update={"rollout": rollout, "save": save}), console) as reader:
         right = [step["metrics"]["correct"] for step in reader.metrics()]
     if prefilled and len(right) >= 2 * WINDOW:
-        console.message(f"Playing the {len(kept)} tasks {OWN} times each: the training tokens were partly prefilled.")
-        right = own_answers(folder, config, parts, sorted(kept), right)
-    return gate(right, tasks=len(kept), candidates=candidates)
+        console.message(f"Playing the {len(tasks)} tasks {OWN} times each: the training tokens were partly prefilled.")
+        right = own_answers(folder, config, parts, sorted(tasks), right)
+    return gate(right, tasks=len(tasks), candidates=candidates)
 
 
 def sometimes_solved(config: RunConfig, parts: Parts, console: Console, candidates: int) -> list[int]:
@@ -70,29 +70,29 @@ def sometimes_solved(config: RunConfig, parts: Parts, console: Console, candidat
         f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}."
     )
     offered = first(parts.env.tasks("train"), candidates)
-    found = finished(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
-    if len(found) < FEWEST:
+    solved = finished(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
+    if len(solved) < FEWEST:
         raise ConfigError(
             "E038",
-            f"the policy solves only {len(found)} of {candidates} tasks sometimes",
+            f"the policy solves only {len(solved)} of {candidates} tasks sometimes",
             where=f"{config.env.type} with {config.policy.path}",
             why="an objective cannot be judged on tasks that are always or never solved",
             fix="more candidates with --candidates 1024, an easier env.*, or another policy=",
         )
-    return found
+    return solved
 
 
 def own_answers(
-    folder: Path, config: RunConfig, parts: Parts, kept: Sequence[int], right: Sequence[float]
+    folder: Path, config: RunConfig, parts: Parts, indices: Sequence[int], right: Sequence[float]
 ) -> list[float]:
     """The curve, its last two windows replaced by the share of right ones among the policy's own answers."""
     curve, tasks = list(right), parts.env.tasks("train")
-    asked, key = [(index, tasks[index]) for index in kept], Key(config.seed).at("sanity", after=len(right))
+    pairs, key = [(index, tasks[index]) for index in indices], Key(config.seed).at("sanity", after=len(right))
     last, before = checkpoint_folders(folder)[:2]
     for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
         parts.learner.load_state(checkpoint)
         parts.actor.engine.load(parts.learner.publish())
-        curve[end - WINDOW : end] = [finished(answered(parts.actor, asked, key))] * WINDOW
+        curve[end - WINDOW : end] = [finished(answered(parts.actor, pairs, key))] * WINDOW
     return curve
 
 

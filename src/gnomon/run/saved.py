@@ -34,27 +34,27 @@ def saved_policy(name: str, precision: Precision) -> Policy:
         return trained_policy(reader, config, checkpoint(folder, step), precision)
 
 
-def trained_policy(reader: RunReader, config: RunConfig, place: Path, precision: Precision) -> Policy:
+def trained_policy(reader: RunReader, config: RunConfig, path: Path, precision: Precision) -> Policy:
     """The policy of a run's checkpoint: its model folder, or the run's base model with its adapter.
 
     Raises: RunError E185 for weights that are not on this machine, E186.
     """
-    require_here(config, place)
+    require_here(config, path)
     if not config.policy.lora.rank:
-        return Policy.load(place, precision)
+        return Policy.load(path, precision)
     require_base(reader, config)
     policy = make_policy(config, precision)
-    policy.restore(place)
+    policy.restore(path)
     return policy
 
 
-def require_here(config: RunConfig, place: Path) -> None:
+def require_here(config: RunConfig, path: Path) -> None:
     """Raises: RunError E185 for weights that are not on this machine."""
     if config.placement.learner is LearnerPlace.SERVICE:
         raise RunError(
             "E185",
             "the weights of the checkpoint are on the Tinker service",
-            where=str(place),
+            where=str(path),
             why="tinker.json of the checkpoint has their name and nothing more",
             fix="download them with the SDK of Tinker",
         )
@@ -77,11 +77,11 @@ def checkpoint(folder: Path, step: int | None = None) -> Path:
     """The newest checkpoint of a run that verifies, or the one of a step. Raises: RunError E185."""
     with RunReader(folder) as reader:
         run = reader.uuid
-    found = checkpoint_folders(folder)
-    for path in found:
+    folders = checkpoint_folders(folder)
+    for path in folders:
         if step in (None, int(path.name)) and not examine(path, run):
             return path
-    there = ", ".join(str(int(path.name)) for path in reversed(found)) or "none"
+    there = ", ".join(str(int(path.name)) for path in reversed(folders)) or "none"
     raise RunError(
         "E185",
         f"the run has no verified checkpoint{'' if step is None else f' of step {step}'}",

@@ -15,13 +15,13 @@ def require_room_for_images(config: RunConfig, task: Task) -> None:
     """Raises: ConfigError E189 for a task with images, and parts of a run that do not take them."""
     if not any(message.images for message in task.messages):
         return
-    place = config.placement
+    placement = config.placement
     settings = {
         "policy.attention=transformers": attention_of(config) == "transformers",
-        "engine=embedded": place.engine in (EngineKind.EMBEDDED, EngineKind.OBJECT),
-        "learner=local": place.learner in (LearnerPlace.LOCAL, LearnerPlace.OBJECT),
-        "ranks=0": not place.ranks,
-        "launch.type=local": not place.samplers,
+        "engine=embedded": placement.engine in (EngineKind.EMBEDDED, EngineKind.OBJECT),
+        "learner=local": placement.learner in (LearnerPlace.LOCAL, LearnerPlace.OBJECT),
+        "ranks=0": not placement.ranks,
+        "launch.type=local": not placement.samplers,
     }
     if wrong := [fix for fix, holds in settings.items() if not holds]:
         raise ConfigError(

@@ -49,11 +49,11 @@ def solving(config: RunConfig) -> Solving:
         tasks = first(parts.env.tasks("test"), config.eval.tasks)
         finished(evaluate(parts.actor, tasks[:1], key.at("eval"), config.eval))
         began = time.perf_counter()
-        found = finished(evaluate(parts.actor, tasks, key.at("eval"), config.eval))
+        evaluation = finished(evaluate(parts.actor, tasks, key.at("eval"), config.eval))
         seconds = time.perf_counter() - began
     return Solving(
         policy=config.policy.path,
-        replies=sum(found.statuses.values()),
-        right=found.statuses.get(Status.CORRECT, 0),
+        replies=sum(evaluation.statuses.values()),
+        right=evaluation.statuses.get(Status.CORRECT, 0),
         seconds=seconds,
     )

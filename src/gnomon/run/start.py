@@ -91,10 +91,10 @@ def create(
         genesis: more for the first record.
     """
     env, recipe, tier = env or parts.env, to_toml(config), parts.engine.tier
-    known = manifest(config, env, tier=tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
-    known |= {"signed": signature(recipe), **format_facts(parts.actor.renderer), **facts}
+    recorded = manifest(config, env, tier=tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
+    recorded |= {"signed": signature(recipe), **format_facts(parts.actor.renderer), **facts}
     why = "; ".join(reasons(config, env, tier))
-    return Run.create(folder, recipe=recipe, manifest=known, genesis={**opening(config, env), **genesis}, varies=why)
+    return Run.create(folder, recipe=recipe, manifest=recorded, genesis={**opening(config, env), **genesis}, varies=why)
 
 
 def announce(config: RunConfig, env: Env, teller: Teller) -> None:

@@ -43,14 +43,14 @@ def measured(sources: Sequence[Source]) -> list[Source]:
     places: dict[str, str] = {}
     for source in sources:
         values = leaves(source.values)
-        named = {key: value for key, value in values.items() if whole_key(key, value) == "policy.path"}
-        places |= {str(value): source.origins.get(key, "policy.path") for key, value in named.items()}
-    name, place = next(reversed(places.items()), ("", ""))
+        policies = {key: value for key, value in values.items() if whole_key(key, value) == "policy.path"}
+        places |= {str(value): source.origins.get(key, "policy.path") for key, value in policies.items()}
+    name, origin = next(reversed(places.items()), ("", ""))
     if not is_run(name):
         return list(sources)
     from gnomon.export.model import weights_of
 
-    return [*sources, Source({"policy": {"path": str(weights_of(name))}}, {"policy.path": place})]
+    return [*sources, Source({"policy": {"path": str(weights_of(name))}}, {"policy.path": origin})]
 
 
 def is_run(name: str) -> bool:
@@ -81,12 +81,12 @@ def name_of(word: str) -> str:
 
 def subject(word: str) -> Source:
     """The recipe, environment or file of rows that a word names."""
-    name, place = name_of(word), f"the command line: {word}"
+    name, origin = name_of(word), f"the command line: {word}"
     if name.endswith(".toml"):
         return load(Path(name))
     if is_file(name):
-        return Source({"env": {"type": "dataset", "path": name}}, {"env.type": place, "env.path": place})
-    return Source({"env": name}, {"env": place})
+        return Source({"env": {"type": "dataset", "path": name}}, {"env.type": origin, "env.path": origin})
+    return Source({"env": name}, {"env": origin})
 
 
 def env_of(word: str) -> tuple[str, dict[str, Any]]:

@@ -132,14 +132,14 @@ def rows_hash(name: str, config: RunConfig, pin: str) -> str:
     """SHA-256 of the held-out rows. Raises: ConfigError E164 for other rows than those of the pin."""
     env = make_env(config.env)
     assert isinstance(env, Dataset)
-    found = content_hash(env.rows_of(env.test if env.apart else env.train))
-    if pin and found != pin:
+    sha256 = content_hash(env.rows_of(env.test if env.apart else env.train))
+    if pin and sha256 != pin:
         raise ConfigError(
             "E164", f"the held-out rows of {name} are not those of the file of pins", where=env.path,
-            why=f"their SHA-256 is {found}, and the file has {pin}",
+            why=f"their SHA-256 is {sha256}, and the file has {pin}",
             fix=f"gnomon eval {name} env.revision=COMMIT, with the commit that had these rows",
         )  # fmt: skip
-    return found
+    return sha256
 
 
 def pinned(path: Path | None) -> dict[str, str]:
@@ -147,16 +147,16 @@ def pinned(path: Path | None) -> dict[str, str]:
     if path is None or not path.exists():
         return {}
     with suppress(OSError, ValueError):
-        found = json.loads(path.read_text("utf-8"))
-        if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):
-            return found
+        pins = json.loads(path.read_text("utf-8"))
+        if isinstance(pins, dict) and all(isinstance(value, str) for value in pins.values()):
+            return pins
     raise ConfigError("E164", "the file of pins cannot be read", where=str(path), fix=f"rm {path}")
 
 
 def write_pins(path: Path, pins: Mapping[str, str], results: Sequence[Result]) -> None:
     """Add the rows of sets that were not pinned before."""
-    found = {result.name: result.sha256 for result in results if result.sha256}
-    path.write_text(json.dumps({**found, **pins}, indent=1) + "\n", "utf-8")
+    hashes = {result.name: result.sha256 for result in results if result.sha256}
+    path.write_text(json.dumps({**hashes, **pins}, indent=1) + "\n", "utf-8")
 
 
 def suite_text(results: Sequence[Result]) -> str:

@@ -18,15 +18,15 @@ def require_token_budgets(config: RunConfig, env: Env, row: Objective) -> None:
     """
     if Need.BUDGETS not in row.asks:
         return
-    found, rollout = offers.token_budgets(env), config.rollout
-    if found is None:
+    offered, rollout = offers.token_budgets(env), config.rollout
+    if offered is None:
         raise refused(
             f"{row.name} needs a reward at every token budget, and the environment has no budgets",
             type(env).__name__,
             "the environment does not have `token_budgets`",
             "env=anytime, or objective=rloo",
         )
-    budgets, largest = found
+    budgets, largest = offered
     for unfit, what, why, fix in (
         (
             offers.players(env) > 1,

@@ -80,12 +80,12 @@ def every_row(env: Env, workers: VerifierWorkers, rows: Sequence[tuple[str, Task
 
     Raises: VerifierError E105 or E107, with the rows, for those that get none.
     """
-    found, size, due = list[Judgement](), 1, time.monotonic() + BUDGET
-    while len(found) < len(rows) and time.monotonic() < due:
-        chunk = range(len(found), min(len(found) + size, len(rows)))
-        found += workers.judge((first + place, str(rows[place][1].answer)) for place in chunk)
+    judgements, size, due = list[Judgement](), 1, time.monotonic() + BUDGET
+    while len(judgements) < len(rows) and time.monotonic() < due:
+        chunk = range(len(judgements), min(len(judgements) + size, len(rows)))
+        judgements += workers.judge((first + offset, str(rows[offset][1].answer)) for offset in chunk)
         size = min(2 * size, 256)
-    bad = [each for each in found if each.outcome in ("raised", "invalid") and not math.isfinite(each.reward)]
+    bad = [each for each in judgements if each.outcome in ("raised", "invalid") and not math.isfinite(each.reward)]
     if bad:
         error, names = broken(env, bad[0]), [rows[each.index - first][0] for each in bad]
         answer = rows[bad[0].index - first][1].answer
@@ -96,7 +96,7 @@ def every_row(env: Env, workers: VerifierWorkers, rows: Sequence[tuple[str, Task
             + more * (len(names) > 1),
             fix=f"correct or remove {names[0]}, or return a score for such an answer",
         )  # fmt: skip
-    return found
+    return judgements
 
 
 def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
@@ -105,7 +105,7 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
     tasks = [split[index] for index in range(count)]
     for index, task in enumerate(tasks):
         try:
-            found = replies(env, tasks, index)
+            sampled_replies = replies(env, tasks, index)
         except GnomonError:
             raise
         except Exception as error:
@@ -114,7 +114,7 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
                 why=f"it was called for train task {index}", fix="correct this line and start again",
             ) from error  # fmt: skip
         stated = () if isinstance(env, SingleTurn) else (str(task.answer),)
-        for reply in (*stated, *found):
+        for reply in (*stated, *sampled_replies):
             yield index, reply
 
 

@@ -32,8 +32,8 @@ KEY = 32
 def code_of(config: RunConfig) -> list[str]:
     """What a recipe imports or runs beside this package: names of environments, verifiers, interpreters."""
     kind = config.env.type
-    found = [] if kind in ENVS or kind.startswith("rg:") else [kind]
-    return found + [
+    modules = [] if kind in ENVS or kind.startswith("rg:") else [kind]
+    return modules + [
         text for text in texts(config.env.options) if ":" in text or (os.sep in text and os.access(text, os.X_OK))
     ]
 
@@ -66,8 +66,8 @@ def key() -> bytes:
         raise OSError(str(error)) from error
     path = Path(state) / "gnomon" / "key"
     with suppress(FileNotFoundError):
-        if len(found := path.read_bytes()) == KEY:
-            return found
+        if len(content := path.read_bytes()) == KEY:
+            return content
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"key.{os.getpid()}.{secrets.token_hex(4)}")
     fresh.touch(mode=0o600)
@@ -75,9 +75,9 @@ def key() -> bytes:
     with suppress(FileExistsError):  # Another process was first: its key counts.
         os.link(fresh, path)
     fresh.unlink()
-    if len(found := path.read_bytes()) != KEY:
+    if len(content := path.read_bytes()) != KEY:
         raise OSError(f"{path} holds no key")
-    return found
+    return content
 
 
 def unsigned(reader: RunReader, config: RunConfig) -> list[str]:

@@ -91,14 +91,14 @@ def make_speakers(
 
     Args: past: as of `make_actor`.
     """
-    found: Speakers = own
+    speakers: Speakers = own
     if isinstance(order, FailurePrefixes):
         return Continuing(own, order)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
-        found = Asked(own, base=learner.publish().copied(), offline=offline, praise=offers.praise(env))
+        speakers = Asked(own, base=learner.publish().copied(), offline=offline, praise=offers.praise(env))
     if isinstance(env, Demonstrated):
-        found = Shown(found, env, own.speaker.engine, tokenizer, players=own.players)
+        speakers = Shown(speakers, env, own.speaker.engine, tokenizer, players=own.players)
     if config.players.opponent:
         ahead = config.rollout.lag if past else 0
         past = past or make_past(config)
@@ -108,8 +108,8 @@ def make_speakers(
         else:
             embedded = make_opponent(config, past)
             embedded.tier, opponent = engine.tier, embedded  # The learner may compute on another machine.
-        found = Against(found, opponent, renderer, players=own.players, past=past, ahead=ahead)
-    return found
+        speakers = Against(speakers, opponent, renderer, players=own.players, past=past, ahead=ahead)
+    return speakers
 
 
 def make_selector(config: RunConfig, env: Env) -> Selector:
@@ -161,8 +161,8 @@ def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Rende
 
 def make_credit(config: RunConfig, env: Env, row: Objective, renderer: Renderer) -> Crediting:
     """Credit, with the answers that the reference reads. Raises: ConfigError E037 for an environment without any."""
-    shown = SolutionShown(env, beginning(env, renderer)) if Need.SOLUTION in row.asks else None
-    return Crediting(row, shared=config.players.baseline == "shared", shown=shown)
+    solution_shown = SolutionShown(env, beginning(env, renderer)) if Need.SOLUTION in row.asks else None
+    return Crediting(row, shared=config.players.baseline == "shared", solution_shown=solution_shown)
 
 
 def make_opponent(config: RunConfig, past: Past | None) -> Embedded:

@@ -76,8 +76,8 @@ def twin(engine: Embedded | RemoteEngine, number: int, config: RunConfig, learne
     """Another engine with the same settings, on the tier that was measured. Args: number: of it, from 1."""
     if isinstance(engine, RemoteEngine):
         return engine.twin(number)
-    found = make_embedded(config, learner)
-    found.tier = engine.tier
+    engine_twin = make_embedded(config, learner)
+    engine_twin.tier = engine.tier
     if isinstance(learner, LocalLearner):
-        found.policy.share_base(learner.policy)
-    return found
+        engine_twin.policy.share_base(learner.policy)
+    return engine_twin

@@ -96,9 +96,9 @@ def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
     if adapter is None or numbers_differ(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
         return None
     policy, folder, blank = learner.policy, model_folder(config.policy.path), replace(adapter, blank=True)
-    wanted = (folder, make_precision(config), make_device(config.policy.device).type, blank)
+    expected = (folder, make_precision(config), make_device(config.policy.device).type, blank)
     has = (policy.folder, policy.precision, policy.device.type, learner.policy.adapter.adapter)
-    return policy.twin(adapter) if has == wanted else None
+    return policy.twin(adapter) if has == expected else None
 
 
 def probe_bound(config: RunConfig) -> float:
@@ -248,8 +248,8 @@ def probe_prompts(renderer: Renderer, env: Env, context: int) -> list[tuple[int,
 def tier_of(mismatch: float, config: RunConfig) -> Tier:
     """A model with experts is never exact: by rounding, their rows depend on others, which few prompts may not show.
     Nor is one that computes by its own forward."""
-    known = table(model_folder(config.policy.path) / "config.json")
-    never = has_experts(known) or attention_of(config) == "transformers"
+    facts = table(model_folder(config.policy.path) / "config.json")
+    never = has_experts(facts) or attention_of(config) == "transformers"
     return Tier.MEASURED if mismatch or never else Tier.EXACT
 
 

@@ -24,11 +24,11 @@ def make_observers(
     tokenizer: Tokenizer,
     console: Console,
     tell: Callable[[str], None],
-    passed: Sequence[Observer],
+    others: Sequence[Observer],
     *,
     finer: str,
 ) -> list[Observer]:
-    """Args: tell: takes the sentence of an alarm; passed: observers that the user passed; finer: as of `Mismatch`."""
+    """Args: tell: takes the sentence of an alarm; others: observers that the user passed; finer: as of `Mismatch`."""
     monitor = Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
     mismatch = Mismatch(lambda token: tokenizer.spell([token]), row.corrects, finer, tell, store.note)
-    return [console, Alarms(monitor, tell, store.note), mismatch, *passed]
+    return [console, Alarms(monitor, tell, store.note), mismatch, *others]

@@ -25,9 +25,9 @@ def make_order(
     """
     rollout, tasks = config.rollout, env.tasks("train")
     order: TaskOrder
-    if found := curriculum or make_curriculum(config, env):
+    if chooser := curriculum or make_curriculum(config, env):
         order = Chosen(
-            found,
+            chooser,
             tasks,
             offered=rollout.tasks or range(len(tasks)),
             count=rollout.prompts,

@@ -29,9 +29,9 @@ def make_policy(
     Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`; device: empty for the learner's; whole:
         as of `Policy`, by default the one of sampling.
     """
-    place = make_device(device, "engine.device") if device else make_device(config.policy.device)
+    target = make_device(device, "engine.device") if device else make_device(config.policy.device)
     whole = whole or (Padded if attention_of(config) == "transformers" else Packed)
-    return Policy.load(model_folder(config.policy.path), precision, place, make_adapter(config, blank), whole)
+    return Policy.load(model_folder(config.policy.path), precision, target, make_adapter(config, blank), whole)
 
 
 def attention_of(config: RunConfig) -> str:
@@ -60,30 +60,30 @@ def make_whole(config: RunConfig) -> Whole:
 
     Raises: ConfigError E338 for an attention on a device where it has no gradient.
     """
-    chosen = attention_of(config)
-    if chosen in ("exact", "transformers"):
-        return Packed if chosen == "exact" else Padded
+    attention = attention_of(config)
+    if attention in ("exact", "transformers"):
+        return Packed if attention == "exact" else Padded
     device = make_device(config.policy.device)
     if device.type != "cuda":
         raise ConfigError(
             "E338",
-            f"policy.attention={chosen} cannot train on the device {device.type}",
+            f"policy.attention={attention} cannot train on the device {device.type}",
             where="policy.attention",
             why="torch computes its gradient on CUDA devices only",
             fix="policy.attention=exact, or policy.device=cuda on a machine with a CUDA device",
         )
-    return Cudnn if chosen == "cudnn" else Flex
+    return Cudnn if attention == "cudnn" else Flex
 
 
 def make_device(name: str, where: str = "policy.device") -> torch.device:
     """Args: where: the setting. Raises: ConfigError E039 for CUDA where there is none."""
     if name == "cuda" and not torch.cuda.is_available():
-        built = "finds no CUDA device" if torch.version.cuda else "was built without CUDA"
+        reason = "finds no CUDA device" if torch.version.cuda else "was built without CUDA"
         raise ConfigError(
             "E039",
             f"{where} is cuda, and there is no CUDA device",
             where=where,
-            why=f"torch {torch.__version__} {built}",
+            why=f"torch {torch.__version__} {reason}",
             fix=f"{where}=cpu, or install a driver and a torch with CUDA",
         )
     return torch.device("cuda" if torch.cuda.is_available() and name != "cpu" else "cpu")

@@ -29,13 +29,13 @@ def of_learner(config: RunConfig) -> dict[str, Any]:
     body = config.model_dump(mode="json")
     optim = {name: body["optim"][name] for name in OPTIM}
     policy = {name: body["policy"][name] for name in ("dtype", "lora")} | {"attention": attention_of(config)}
-    kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
-    kept["rollout"] = {name: body["rollout"][name] for name in ("top_p", "top_k")}
-    kept["ranks"] = rank_group(config.ranks)
+    settings = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
+    settings["rollout"] = {name: body["rollout"][name] for name in ("top_p", "top_k")}
+    settings["ranks"] = rank_group(config.ranks)
     policy["files"] = hashes(model_folder(config.policy.path))
     if config.policy.reference:
         policy["reference"] = hashes(model_folder(config.policy.reference))
-    return {**kept, "optim": optim, "policy": policy}
+    return {**settings, "optim": optim, "policy": policy}
 
 
 def named_objective(config: RunConfig) -> Named:
