@@ -79,7 +79,7 @@ def milliseconds(turns: int, episodes: int, kept: int, workers: int) -> float:
         await asyncio.gather(*(one(pool, number) for number in range(episodes)))
         return 1000 * (time.perf_counter() - began) / episodes
 
-    pool = EnvWorkers(env, workers=workers, kept=kept)
+    pool = EnvWorkers(env, workers=workers, episodes=kept)
     try:
         return asyncio.run(every(pool))
     finally:

@@ -95,20 +95,18 @@ def train(
     """
     require_outside()
     values, passed = separated(settings, observers)
-    config, built = configured(what, values, reward, reward_range)
+    config, env = configured(what, values, reward, reward_range)
     folder = (
-        next_folder(type(built).__name__ if built else config.env.type)
-        if run is None
-        else Path(os.path.expanduser(run))
+        next_folder(type(env).__name__ if env else config.env.type) if run is None else Path(os.path.expanduser(run))
     )
     require_free(folder)
-    check_start(folder, config, built)
+    check_start(folder, config, env)
     from gnomon.run.display import Display, Silent, loading
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
             from gnomon.run.start import start
-        start(folder, config, display, built, **passed).close()
+        start(folder, config, display, env, **passed).close()
     return RunReader(folder)
 
 
@@ -150,7 +148,7 @@ def resume(
     with RunReader(run) as reader:  # E404, if it is no run.
         run = reader.folder
         config = extension(reader, supplied).config
-    built = None if what is None else object_of(what, reward, reward_range)
+    env = None if what is None else object_of(what, reward, reward_range)
     from gnomon.run.display import Display, Silent, loading
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
@@ -160,7 +158,7 @@ def resume(
         passed = passed_parts(
             objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
         )
-        go_on(run, display, built, passed, accept_divergence=accept_divergence, settings=supplied).close()
+        go_on(run, display, env, passed, accept_divergence=accept_divergence, settings=supplied).close()
     return RunReader(run)
 
 
@@ -190,14 +188,14 @@ def evaluate(
     if not isinstance(own, Mapping):
         fix = f"gnomon.evaluate({str(policy)!r}, {what!r}), without policy="
         raise one_mistake("E027", f"there are two policies: {own!r} too", fix=fix)
-    (named,) = measured([Source({"policy": {"path": str(policy)}}, {})])[-1:]
-    table = {**own, "path": named.values["policy"]["path"]}
-    config, built = configured(what, {**settings, "policy": table}, reward, reward_range)
+    (policy_source,) = measured([Source({"policy": {"path": str(policy)}}, {})])[-1:]
+    table = {**own, "path": policy_source.values["policy"]["path"]}
+    config, env = configured(what, {**settings, "policy": table}, reward, reward_range)
     from gnomon.run.display import Display, Silent
     from gnomon.run.session import measure
 
     with nullcontext(Silent()) if quiet else Display(config, doing="held-out tasks") as display:
-        return measure(config, display.progress, display.phase, env=built)[""]
+        return measure(config, display.progress, display.phase, env=env)[""]
 
 
 def open(run: str | Path) -> RunReader:
@@ -210,8 +208,8 @@ def separated(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of a call, in which every part that was passed as an object has a name, and those parts."""
     values = dict(settings)
-    named = {name: values.get(name) for name in ("objective", "engine", "learner", "curriculum")}
-    parts = {name: part for name, part in named.items() if not isinstance(part, str | Mapping | None)}
+    by_setting = {name: values.get(name) for name in ("objective", "engine", "learner", "curriculum")}
+    parts = {name: part for name, part in by_setting.items() if not isinstance(part, str | Mapping | None)}
     if not parts and not observers:
         return values, {}
     from gnomon.run.passed import part_name, passed_parts
@@ -250,15 +248,15 @@ def configured(
             "E027", "there is no environment" if what is None else f"there are two environments: {table['type']!r} too",
             fix='gnomon.train("countdown", run="runs/first", env={"largest": 4})',
         )  # fmt: skip
-    built = object_of(what, reward, reward_range)
-    if built is not None:
-        built = changed(built, options)
-    supplied["env"] = {"type": what, **options} if built is None else spec_of(built)
-    checks = [check_policy_config] if built else [check_env_config, check_policy_config]
+    env = object_of(what, reward, reward_range)
+    if env is not None:
+        env = changed(env, options)
+    supplied["env"] = {"type": what, **options} if env is None else spec_of(env)
+    checks = [check_policy_config] if env else [check_env_config, check_policy_config]
     config, _ = resolve(
         [Source(supplied, dict.fromkeys([*supplied, *leaves(supplied)], "the call of gnomon.train"))], checks
     )
-    return config, built
+    return config, env
 
 
 def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[float, float]) -> Env | None:

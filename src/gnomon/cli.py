@@ -203,12 +203,12 @@ def evaluate(
     with nullcontext(Silent()) if as_json else Display(config, doing=doing) as display:
         with loading(display.phase):
             from gnomon.run.session import measure
-        found = measure(config, display.progress, display.phase)
+        evaluations = measure(config, display.progress, display.phase)
     if as_json:
-        main, *others = [(name, each.body()) for name, each in found.items()]
+        main, *others = [(name, each.body()) for name, each in evaluations.items()]
         put(json.dumps(main[1] | ({"sets": dict(others)} if others else {}), indent=1))
         return
-    for name, each in found.items():
+    for name, each in evaluations.items():
         if name:
             say(f"\nset {name}")
         say(evaluation_text(each.body()))
@@ -236,8 +236,8 @@ def mismatch(
     if as_json:
         put(json.dumps([line.body() for line in lines(config, lambda what: None)], indent=1))
         return
-    found = list(lines(config, lambda what: put(f"measuring {what}", file=sys.stderr)))
-    put(lines_text(found))
+    table = list(lines(config, lambda what: put(f"measuring {what}", file=sys.stderr)))
+    put(lines_text(table))
 
 
 @app.command()
@@ -265,12 +265,12 @@ def sanity(
     with nullcontext(Silent()) if as_json else Display(config) as display:
         with loading(display.phase):
             from gnomon.run.sanity import sanity as judge
-        found = judge(folder, config, display, candidates=candidates, keep=keep)
+        judgement = judge(folder, config, display, candidates=candidates, keep=keep)
     if as_json:
-        put(json.dumps({**asdict(found), "run": str(folder)}, indent=1))
+        put(json.dumps({**asdict(judgement), "run": str(folder)}, indent=1))
     else:
-        say(f"{found}\nnext: gnomon show {folder}")
-    raise Finished(0 if found.gate == "PASS" else 1)
+        say(f"{judgement}\nnext: gnomon show {folder}")
+    raise Finished(0 if judgement.gate == "PASS" else 1)
 
 
 @app.command()
@@ -390,9 +390,9 @@ def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
 
     from gnomon.store import diff as compare
 
-    found = compare(a, b)
-    put(json.dumps(asdict(found), indent=1, default=str)) if as_json else say(str(found))
-    sys.exit(0 if not found.parted else 1)
+    difference = compare(a, b)
+    put(json.dumps(asdict(difference), indent=1, default=str)) if as_json else say(str(difference))
+    sys.exit(0 if not difference.parted else 1)
 
 
 @app.command()
@@ -412,15 +412,16 @@ def alarms(
 
     with RunReader(folder) as reader:
         watch = monitor(folder, sentinel, options_of(settings), trust=trusted(folder, trust))
-        found = list(found_alarms(reader, watch))
+        reports = list(found_alarms(reader, watch))
         steps = reader.steps
     if as_json:
-        put(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in found]}, indent=1))
+        put(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in reports]}, indent=1))
     else:
         from gnomon.reading.text import alarm_text
 
-        say("\n".join([*(alarm_text(str(folder), a.body()) for a in found), f"{len(found)} alarms in {steps} steps"]))
-    sys.exit(1 if found else 0)
+        lines = [alarm_text(str(folder), alarm.body()) for alarm in reports]
+        say("\n".join([*lines, f"{len(lines)} alarms in {steps} steps"]))
+    sys.exit(1 if reports else 0)
 
 
 @app.command()
@@ -446,8 +447,8 @@ def replay(
     quiet = as_json or not sys.stderr.isatty()
     watched = (lambda done, total: None) if quiet else progress
     options, allowed = options_of(settings), trusted(folder, trust)
-    found = again(folder, verifier, options, seconds=seconds, workers=workers, progress=watched, trust=allowed)
-    facts = found.body()
+    result = again(folder, verifier, options, seconds=seconds, workers=workers, progress=watched, trust=allowed)
+    facts = result.body()
     put(json.dumps(facts, indent=1)) if as_json else say(replay_text(facts, folder))
 
 
@@ -512,9 +513,9 @@ def audit(
     supplied = () if tasks.isdigit() else read_tasks(Path(tasks))
     count = int(tasks) if tasks.isdigit() else len(supplied)
     kind, options = env_of(target)
-    found = judge(kind, options | options_of(settings))
+    env = judge(kind, options | options_of(settings))
     report = examine(
-        subject_of(found, supplied, count=count, name=name_of(target), source=name_of(target)),
+        subject_of(env, supplied, count=count, name=name_of(target), source=name_of(target)),
         seed=seed, max_tokens=max_tokens,
         acknowledge=ack or (),
     )  # fmt: skip
@@ -600,11 +601,11 @@ def env_list(as_json: Json = False) -> None:
     from gnomon.envs import ENVS
     from gnomon.envs.gallery import facts
 
-    found = [facts(name) for name in sorted(ENVS)]
+    rows = [facts(name) for name in sorted(ENVS)]
     if as_json:
-        put(json.dumps(found, indent=1))
+        put(json.dumps(rows, indent=1))
         return
-    for fact in found:
+    for fact in rows:
         players = f", {fact['players']} players" if fact["players"] > 1 else ""
         turns = "one turn" if fact["turns"] == 1 else f"up to {fact['turns']} turns"
         say(f"{fact['name']:<16} {turns + players:<23} {fact['summary']}")
@@ -628,16 +629,16 @@ def env_prompt(
 
     config, _ = resolve(measured(layers(what, settings)), [check_env_config, check_policy_config])
     try:
-        found = prompt_tokens(config, "test" if held_out else "train", index)
+        prompt = prompt_tokens(config, "test" if held_out else "train", index)
     except IndexError as error:
         split = "held-out" if held_out else "train"
         raise ConfigError(
             "E075", f"there is no {split} task {index}", where="--index", why="the split has fewer", fix="--index 0"
         ) from error
     if as_json:
-        put(json.dumps(found.body(), indent=1))
+        put(json.dumps(prompt.body(), indent=1))
         return
-    put(prompt_text(found))
+    put(prompt_text(prompt))
 
 
 @new_app.command("env")
@@ -753,19 +754,19 @@ def objective(
         lines = columns([list(fact.values()) for fact in facts])
         put(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
         return
-    named = [(name, objective_options(name, options) if options else {}), *([(compare, {})] if compare else [])]
-    least = max(4, *(TABLE[each](**chosen).min_group for each, chosen in named))
+    named_rows = [(name, objective_options(name, options) if options else {}), *([(compare, {})] if compare else [])]
+    least = max(4, *(TABLE[each](**own).min_group for each, own in named_rows))
     try:
-        found = [cards(each, least if group is None else group, **chosen) for each, chosen in named]
+        reports = [cards(each, least if group is None else group, **own) for each, own in named_rows]
     except ValueError as error:
         words = [name, *(options or []), *(["--compare", compare] if compare else [])]
         fix = f"gnomon objective {' '.join(words)} --group {least}"
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=fix) from error
     if as_json:
-        facts = [card.as_dict() for card in found]
+        facts = [card.as_dict() for card in reports]
         put(json.dumps(facts[0] if compare is None else facts, indent=1))
     else:
-        say(str(found[0]) if compare is None else comparison(*found))
+        say(str(reports[0]) if compare is None else comparison(*reports))
 
 
 @config_app.command("show")
@@ -776,8 +777,8 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
     from gnomon.run.subject import subject
 
     words = list(settings or [])
-    named = [subject(word) for word in words if "=" not in word]
-    config, origins = resolve([*named, overrides([word for word in words if "=" in word])], [check_env_config])
+    subjects = [subject(word) for word in words if "=" not in word]
+    config, origins = resolve([*subjects, overrides([word for word in words if "=" in word])], [check_env_config])
     values = leaves(config.model_dump())
     if as_json:
         put(json.dumps({key: str(v) if v == float("inf") else v for key, v in values.items()}, indent=1))
@@ -835,8 +836,8 @@ def model_trim(
     """Keep the tokens that tasks need: gnomon model trim FOLDER SMALLER --for char_count env.shots=4"""
     from gnomon.export.trimming import trimmed
 
-    kept, size = trimmed(Path(policy), folder, env or [], list(settings or []), tasks, text or [])
-    put(f"{folder}: {kept:,} of {size:,} tokens")
+    size_after, size = trimmed(Path(policy), folder, env or [], list(settings or []), tasks, text or [])
+    put(f"{folder}: {size_after:,} of {size:,} tokens")
     put(f"next: gnomon train {(env or ['ENV'])[0]} policy={folder}, then gnomon export RUN OUT, and")
     put(f"      gnomon model untrim OUT WHOLE --record {folder}/trimmed.json")
 

@@ -38,7 +38,7 @@ def add_working_folder() -> None:
 
 def library_first(path: list[str], folders: list[str]) -> list[str]:
     """An import path in which these folders stand directly after the standard library, if they stand before it."""
-    first = next((place for place, entry in enumerate(path) if entry in LIBRARY), 0)
+    first = next((index for index, entry in enumerate(path) if entry in LIBRARY), 0)
     end = first + sum(entry in LIBRARY for entry in path[first : first + len(LIBRARY)])
     moved = [entry for entry in path[:end] if (entry or os.getcwd()) in folders]
     return [*(entry for entry in path[:end] if entry not in moved), *moved, *path[end:]]

@@ -15,12 +15,12 @@ QUOTA, CPUS = Path("/sys/fs/cgroup/cpu.max"), Path("/sys/devices/system/cpu")
 def cores() -> int:
     """Physical cores that this process may use: by its affinity, a container's quota and `OMP_NUM_THREADS`."""
     ids = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    found = len({content(CPUS / f"cpu{number}/topology/thread_siblings_list") or str(number) for number in ids})
+    count = len({content(CPUS / f"cpu{number}/topology/thread_siblings_list") or str(number) for number in ids})
     quota, _, period = content(QUOTA).partition(" ")
     if quota.isdecimal() and period.isdecimal():
-        found = min(found, int(quota) // int(period))
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(found, int(wanted)) if wanted.isdecimal() else found)
+        count = min(count, int(quota) // int(period))
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(count, int(setting)) if setting.isdecimal() else count)
 
 
 def memory() -> int:
@@ -36,10 +36,10 @@ def memory() -> int:
 def has_cuda() -> bool:
     """Whether a torch with CUDA finds a driver, and no setting hides the devices."""
     try:
-        built = "+cpu" not in metadata.version("torch")
+        with_cuda = "+cpu" not in metadata.version("torch")
     except metadata.PackageNotFoundError:
         return False
-    return built and DRIVER.exists() and os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
+    return with_cuda and DRIVER.exists() and os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
 
 
 def content(path: Path) -> str:

@@ -46,5 +46,5 @@ def opened(prompt: str) -> str:
 
     Some templates also write its first words, as in `<think>\\nOkay,`.
     """
-    found = OPENED.search(prompt)
-    return found.group() if found else ""
+    match = OPENED.search(prompt)
+    return match.group() if match else ""

@@ -132,7 +132,7 @@ def faults() -> tuple[Fault, ...]:
     """Every place in the package that raises an error with a code, by code."""
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
     root = Path(errors.__file__).parent
-    found = [
+    result = [
         Fault(
             code=call.args[0].value,
             kind=call.func.id,
@@ -149,7 +149,7 @@ def faults() -> tuple[Fault, ...]:
         and isinstance(call.args[0], ast.Constant)
         and isinstance(call.args[0].value, str)
     ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.code, fault.what)))
+    return tuple(sorted(dict.fromkeys(result), key=lambda fault: (fault.code, fault.what)))
 
 
 Names = Mapping[str, ast.expr]
@@ -169,7 +169,7 @@ def calls(tree: ast.AST, names: Names) -> Iterator[tuple[ast.Call, Names]]:
 
 def assigned(function: ast.AST) -> Names:
     """Variables of a function to what is assigned to them; of several assignments, one that says most."""
-    found: dict[str, ast.expr] = {}
+    values: dict[str, ast.expr] = {}
     for node in ast.walk(function):
         pairs: list[tuple[ast.expr, ast.expr]] = []
         if isinstance(node, ast.Assign):
@@ -179,9 +179,9 @@ def assigned(function: ast.AST) -> Names:
             else:
                 pairs = [(target, node.value)]
         for name, value in pairs:
-            if isinstance(name, ast.Name) and len(wording(value)) > len(wording(found.get(name.id))):
-                found[name.id] = value
-    return found
+            if isinstance(name, ast.Name) and len(wording(value)) > len(wording(values.get(name.id))):
+                values[name.id] = value
+    return values
 
 
 def known(text: str) -> str:
@@ -189,9 +189,9 @@ def known(text: str) -> str:
     return text if any(map(str.isalpha, text)) else ""
 
 
-def argument(call: ast.Call, place: int | None, name: str) -> ast.expr | None:
-    if place is not None and len(call.args) > place:
-        return call.args[place]
+def argument(call: ast.Call, position: int | None, name: str) -> ast.expr | None:
+    if position is not None and len(call.args) > position:
+        return call.args[position]
     return next((word.value for word in call.keywords if word.arg == name), None)
 
 
@@ -245,12 +245,12 @@ def explained_objective(word: str) -> Iterator[str]:
 
 def explained_options(word: str) -> Iterator[str]:
     """An option of objectives: once for every meaning and default that it has, with the rows that have it so."""
-    found: dict[str, list[str]] = {}
+    rows_of: dict[str, list[str]] = {}
     name = word.removeprefix("objective.")
     for row in OPTIONS.values():
         if name in row.options:
-            found.setdefault(option_line(f"objective.{name}", row.options[name]), []).append(row.name)
-    for line, rows in found.items():
+            rows_of.setdefault(option_line(f"objective.{name}", row.options[name]), []).append(row.name)
+    for line, rows in rows_of.items():
         yield f"{line}\n   of {', '.join(rows)}"
 
 

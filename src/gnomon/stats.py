@@ -79,8 +79,8 @@ class Quantile:
 
     @property
     def value(self) -> float:
-        place = math.ceil(self.share * len(self.values)) - 1
-        return sorted(self.values)[max(0, place)] if self.values else math.nan
+        index = math.ceil(self.share * len(self.values)) - 1
+        return sorted(self.values)[max(0, index)] if self.values else math.nan
 
 
 Stat = Sum | Mean | Max | At | Quantile
@@ -175,10 +175,10 @@ def t_quantile(freedom: int) -> float:
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
 
     def chance(angle: float, size: int = 400) -> float:
-        weights = (1 if place in (0, size) else 4 if place % 2 else 2 for place in range(size + 1))
-        heights = (math.cos(angle * place / size) ** (freedom - 1) for place in range(size + 1))
-        found = math.fsum(weight * height for weight, height in zip(weights, heights, strict=True))
-        return scale * angle / size / 3 * found
+        weights = (1 if index in (0, size) else 4 if index % 2 else 2 for index in range(size + 1))
+        heights = (math.cos(angle * index / size) ** (freedom - 1) for index in range(size + 1))
+        area = math.fsum(weight * height for weight, height in zip(weights, heights, strict=True))
+        return scale * angle / size / 3 * area
 
     low, high = 0.0, math.atan(13 / math.sqrt(freedom))  # The quantile is largest for one degree of freedom: 12.7.
     for _ in range(50):

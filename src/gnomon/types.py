@@ -450,8 +450,8 @@ class Rollout:
         for before, after in pairwise(self.turns):
             if after.fork != before.fork:
                 continue
-            seen = before.prompt_ids + before.completion.token_ids
-            if after.prompt_ids[: len(seen)] != seen:
+            prefix = before.prompt_ids + before.completion.token_ids
+            if after.prompt_ids[: len(prefix)] != prefix:
                 raise ValueError("a turn does not continue the tokens of the turn before")
 
     @property
@@ -522,9 +522,9 @@ class Group:
 
     def card(self) -> Card:
         """The task, and a row for each rollout."""
-        asked = excerpt("\n".join(message.content for message in self.task.messages))
+        question = excerpt("\n".join(message.content for message in self.task.messages))
         rows = [(r.sample, r.verdict.status.value, f"{r.reward:g}", r.tokens, excerpt(r.text)) for r in self.rollouts]
-        title = f"task {self.index}: {asked}\nanswer {self.task.answer}"
+        title = f"task {self.index}: {question}\nanswer {self.task.answer}"
         return Card(title=title, columns=("sample", "status", "reward", "tokens", "reply"), rows=rows)
 
     def _repr_html_(self) -> str:

@@ -158,7 +158,7 @@ def test_a_worker_may_be_killed_between_any_two_turns(env, turn, kept):
     tasks = env.tasks("train")[:3]
 
     async def play() -> list[Remote]:
-        pool = EnvWorkers(env, workers=2, kept=kept)
+        pool = EnvWorkers(env, workers=2, episodes=kept)
         try:
             episodes = await asyncio.gather(*(begun(pool, task) for task in tasks))
             for now in range(5):
@@ -287,7 +287,7 @@ def test_episodes_that_are_abandoned_or_pushed_out_are_closed(env):
     tasks = env.tasks("train")[:6]
 
     async def play() -> None:
-        pool = EnvWorkers(env, workers=1, kept=4)
+        pool = EnvWorkers(env, workers=1, episodes=4)
         try:
             episodes = [await begun(pool, task, ["a"]) for task in tasks]
             for episode in episodes:
@@ -362,7 +362,7 @@ def test_shipped_environments_play_the_same_on_workers_and_here(name):
     replies = ["<answer>1</answer>", "no", "<answer>check</answer>", "<answer>bet</answer>"]
 
     async def play(kept: int) -> list[list[Step]]:
-        pool = EnvWorkers(env, workers=2, kept=kept)
+        pool = EnvWorkers(env, workers=2, episodes=kept)
 
         async def one(task: Task) -> list[Step]:
             episode, step = await pool.start(task, KEY)
@@ -386,7 +386,7 @@ def test_shipped_environments_play_the_same_on_workers_and_here(name):
 
 
 def test_a_worker_closes_the_episode_that_was_used_last_when_it_keeps_too_many(env):
-    episodes, tasks = Episodes(env, kept=2), env.tasks("train")
+    episodes, tasks = Episodes(env, most=2), env.tasks("train")
     for number in range(3):
         episodes(Start(number, tasks[number], KEY))
     assert episodes(Reply(1, 0, "a")) == Missing() and isinstance(episodes(Reply(0, 0, "a")), Step)

@@ -40,8 +40,8 @@ def gain(
     from gnomon.comparison.gain import gain as measured
     from gnomon.comparison.gain_card import card_text
 
-    wanted = Wanted(samples=samples, tasks=tasks, shots=shots, transfer=transfer)
-    card = measured(folders, wanted, price, trust=trust, tell=lambda sentence: put(sentence, file=sys.stderr))
+    sizes = Wanted(samples=samples, tasks=tasks, shots=shots, transfer=transfer)
+    card = measured(folders, sizes, price, trust=trust, tell=lambda sentence: put(sentence, file=sys.stderr))
     put(json.dumps(card.body(), indent=1)) if as_json else say(card_text(card))
 
 
@@ -56,9 +56,9 @@ def diverge(
     """Find the first stage in which two runs of one recipe differ, also of imported logs. Exit code 1: they do."""
     from gnomon.comparison.diverge import diverge as parting
 
-    found = parting(a, b, tolerance)
-    put(json.dumps(found.body(), indent=1)) if as_json else say(str(found))
-    sys.exit(1 if found else 0)
+    divergence = parting(a, b, tolerance)
+    put(json.dumps(divergence.body(), indent=1)) if as_json else say(str(divergence))
+    sys.exit(1 if divergence else 0)
 
 
 def compare(
@@ -87,5 +87,5 @@ def transfer(
     from gnomon.comparison.transfer import transfer_text
 
     require_libraries()
-    found = compared(runs)
-    put(json.dumps(found.body(), indent=1)) if as_json else say(transfer_text(found))
+    result = compared(runs)
+    put(json.dumps(result.body(), indent=1)) if as_json else say(transfer_text(result))

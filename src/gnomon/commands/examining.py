@@ -41,9 +41,9 @@ def doctor(
         from gnomon.store import RunReader
 
         with RunReader(what) as reader:
-            found = examine(reader, trust=trust)
-        put(json.dumps(found.body(), indent=1)) if as_json else say(diagnosis_text(found))
-        sys.exit(1 if found.findings else 0)
+            diagnosis = examine(reader, trust=trust)
+        put(json.dumps(diagnosis.body(), indent=1)) if as_json else say(diagnosis_text(diagnosis))
+        sys.exit(1 if diagnosis.findings else 0)
     from gnomon.doctor.text import findings_text
 
     if what is None:
@@ -76,9 +76,9 @@ def check_weights(
     secret = os.environ.get(key, "") if key else ""
     if key and not secret:
         raise ConfigError("E094", f"the environment variable {key} is not set", where="--key", fix=f"export {key}=…")
-    found = compared(url, folder, old=old, model=model, key=secret, seconds=seconds)
-    put(json.dumps(found.body(), indent=1)) if as_json else say(served_text(found))
-    sys.exit({Answer.SERVED: 0, Answer.NOT_SERVED: 3, Answer.UNKNOWN: 4}[found.answer])
+    answer = compared(url, folder, old=old, model=model, key=secret, seconds=seconds)
+    put(json.dumps(answer.body(), indent=1)) if as_json else say(served_text(answer))
+    sys.exit({Answer.SERVED: 0, Answer.NOT_SERVED: 3, Answer.UNKNOWN: 4}[answer.answer])
 
 
 def conform(
@@ -111,8 +111,8 @@ def conform(
         os.environ["TINKER_BASE_URL"] = what
         cells = conform_service(names or (), model)
     else:
-        with trainer(what, python) as found:
-            cells = judged(found, names or ())
+        with trainer(what, python) as gradient:
+            cells = judged(gradient, names or ())
     if badge is not None:
         badge.write_text(shown.badge(cells), "utf-8")
     if as_json:
@@ -152,12 +152,12 @@ def plan(
     config, run = configured(what, settings)
     from gnomon.plans.command import compared, plan_of, report
 
-    found = plan_of(config, device, prompt, reply, run)
-    past = compared(found, run) if run else None
+    forecast = plan_of(config, device, prompt, reply, run)
+    past = compared(forecast, run) if run else None
     if as_json:
-        put(json.dumps(found.body() | ({"came_true": past} if past else {}), indent=1))
+        put(json.dumps(forecast.body() | ({"came_true": past} if past else {}), indent=1))
         return
-    say(report(found, price, past))
+    say(report(forecast, price, past))
 
 
 def configured(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:
@@ -175,10 +175,10 @@ def evaluate_suite(names: Sequence[str], words: Sequence[str], pins: Path | None
     """Evaluate the sets with these names, and print each as it ends."""
     from gnomon.run.suite import pinned, suite, suite_text, write_pins
 
-    known = pinned(pins)
-    results = suite(words, names, known, print_nothing if as_json else lambda result: say(suite_text([result])))
+    old_pins = pinned(pins)
+    results = suite(words, names, old_pins, print_nothing if as_json else lambda result: say(suite_text([result])))
     if pins:
-        write_pins(pins, known, results)
+        write_pins(pins, old_pins, results)
     if as_json:
         put(json.dumps({result.name: result.facts() for result in results}, indent=1))
 

@@ -71,11 +71,11 @@ def texts(words: list[str] | None, where: str) -> dict[str, str]:
 
 def numbers(words: list[str] | None) -> dict[str, float]:
     """Raises: ConfigError E069 for a weight that is not a number."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for word in words or []:
         name, _, value = word.partition("=")
         try:
-            found[name] = float(value)
+            result[name] = float(value)
         except ValueError:
             raise ConfigError("E069", f"{word!r} is not a weight", where="--weight", fix="--weight correct=1") from None
-    return found
+    return result

@@ -28,12 +28,12 @@ def ls(
 
     if not folder.is_dir():
         raise RunError("E404", "the folder does not exist", where=str(folder), fix="gnomon ls .")
-    found = run_folders([folder])
-    rows = [{**glance(name, path), "seconds": age(path)} for name, path in found.items()]
+    runs = run_folders([folder])
+    rows = [{**glance(name, path), "seconds": age(path)} for name, path in runs.items()]
     if as_json:
         put(json.dumps(rows, indent=1))
         return
-    say("\n".join(ls_line(row, max(map(len, found))) for row in rows) or f"no runs below {folder}")
+    say("\n".join(ls_line(row, max(map(len, runs))) for row in rows) or f"no runs below {folder}")
 
 
 def ls_line(row: Mapping[str, Any], width: int) -> str:
@@ -52,8 +52,8 @@ def age(folder: Path) -> float:
     """Seconds since the run was last written. Reading a run changes only SQLite's `journal.db-shm`."""
     from gnomon.store.layout import JOURNAL
 
-    written = (folder / JOURNAL, folder / f"{JOURNAL}-wal")
-    return max(0.0, time.time() - max(path.stat().st_mtime for path in written if path.exists()))
+    files = (folder / JOURNAL, folder / f"{JOURNAL}-wal")
+    return max(0.0, time.time() - max(path.stat().st_mtime for path in files if path.exists()))
 
 
 def duration(seconds: float) -> str:

@@ -47,8 +47,8 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Raises: ResourceError E505 for a command of a package that is not installed."""
-        found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name in LABORATORY:
+        command = super().get_command(ctx, cmd_name)
+        if command is None and cmd_name in LABORATORY:
             raise ResourceError(
                 "E505",
                 "the package gnomon-lab is not installed",
@@ -56,7 +56,7 @@ class Commands(TyperGroup):
                 why=f"{cmd_name} is one of its commands",
                 fix="pip install gnomon-lab",
             )
-        return found
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         words = [*ctx._protected_args, *ctx.args]
@@ -65,8 +65,8 @@ class Commands(TyperGroup):
         except Exception as error:
             if not hasattr(error, "possibilities"):  # Only the error for an unknown option has it.
                 raise
-            taken = any(parameter.name == "settings" for parameter in error.ctx.command.params)  # type: ignore[attr-defined]
-            require_option(error.option_name, words) if taken else None  # type: ignore[attr-defined]
+            takes_settings = any(parameter.name == "settings" for parameter in error.ctx.command.params)  # type: ignore[attr-defined]
+            require_option(error.option_name, words) if takes_settings else None  # type: ignore[attr-defined]
             raise
 
 
@@ -74,9 +74,9 @@ def require_option(option: str, words: Sequence[str]) -> None:
     """Raises: ConfigErrors E003 if an option is a setting."""
     from gnomon.config.mistakes import as_setting
 
-    place, word = next(each for each in enumerate(words) if each[1].startswith(option))
+    index, word = next(each for each in enumerate(words) if each[1].startswith(option))
     option, sign, value = word.partition("=")
-    following = words[place + 1] if place + 1 < len(words) else ""
+    following = words[index + 1] if index + 1 < len(words) else ""
     if not sign and not following.startswith("--") and "=" not in following:
         value = following
     if problem := as_setting(option, value):

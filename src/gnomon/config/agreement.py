@@ -77,11 +77,11 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             fix="engine=embedded, or rollout.entropy=false",
         )
     elsewhere = config.placement.learner_has_own_device
-    chosen = config.policy.attention
-    if chosen not in ("auto", "exact") and config.policy.device == "cpu" and not elsewhere:
+    attention = config.policy.attention
+    if attention not in ("auto", "exact") and config.policy.device == "cpu" and not elsewhere:
         yield ConfigError(
             "E338",
-            f"policy.attention={chosen} cannot train with policy.device=cpu",
+            f"policy.attention={attention} cannot train with policy.device=cpu",
             where=origins.get("policy.attention", "policy.attention"),
             why="torch computes its gradient on CUDA devices only",
             fix="policy.attention=exact, or policy.device=cuda",
@@ -153,7 +153,7 @@ def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     learners, own = max(1, config.ranks), placement.learner is LearnerPlace.LOCAL and config.policy.device != "cpu"
     if own and min(config.engine.gpus) < learners:
         used = "GPU 0" if learners == 1 else f"GPUs 0 to {learners - 1}"
-        free = ",".join(str(learners + place) for place in range(len(config.engine.gpus)))
+        free = ",".join(str(learners + index) for index in range(len(config.engine.gpus)))
         yield ConfigError(
             "E045",
             f"engine.gpus={','.join(map(str, config.engine.gpus))} names a GPU that the learner uses",
@@ -233,7 +233,7 @@ def replay(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 def truncation(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """A truncated distribution, where a token's probability is asked of a policy that may not keep it."""
     rollout, objective, placement = config.rollout, config.objective, config.placement
-    passed = objective.type.startswith(OBJECT)
+    is_object = objective.type.startswith(OBJECT)
     moved = "the policy then keeps other tokens than the one that sampled, and the ratio of a lost token is 0"
     beside = "a reference keeps other tokens, and the divergence from it can be infinite"
     wrong = [
@@ -250,9 +250,9 @@ def truncation(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         (rollout.replay > 0, "rollout.replay", moved),
         (rollout.failure_prefix > 0, "rollout.failure_prefix", moved),
         (config.regularize.kl > 0, "regularize.kl", beside),
-        (passed, "an objective that was passed as an object", "whether it reads a reference is not known here"),
+        (is_object, "an objective that was passed as an object", "whether it reads a reference is not known here"),
     ]
-    if not passed:
+    if not is_object:
         observes = objective.options.get("observation", 0) > 0
         others = objective.declared.data is not Data.SAMPLED or observes
         wrong += [
@@ -356,17 +356,17 @@ def address(url: str) -> bool:
 
 def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """An objective without its teacher, a reference that nothing reads, or two that read different prompts."""
-    name, needs, named = config.objective.type, config.objective.needs, config.policy.reference
-    if Need.TEACHER in needs and named in ("", config.policy.path):
-        key = "policy.reference" if named else "objective.type"
+    name, needs, reference_path = config.objective.type, config.objective.needs, config.policy.reference
+    if Need.TEACHER in needs and reference_path in ("", config.policy.path):
+        key = "policy.reference" if reference_path else "objective.type"
         yield ConfigError(
             "E055",
-            f"{name} learns from a teacher, and {'it is the policy itself' if named else 'none is set'}",
+            f"{name} learns from a teacher, and {'it is the policy itself' if reference_path else 'none is set'}",
             where=origins.get(key, key),
             why="policy and teacher would give every token the same probability, so there would be nothing to learn",
             fix="objective=opsd, or policy.reference=FOLDER of a model with the same tokenizer",
         )
-    if named and Need.REFERENCE not in needs and not config.regularize.kl:
+    if reference_path and Need.REFERENCE not in needs and not config.regularize.kl:
         yield ConfigError(
             "E055",
             f"{name} does not read a reference policy",
@@ -429,15 +429,15 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 def demonstrations(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """An objective without the demonstrations that it needs, or demonstrations that it does not use."""
-    name, wanted, shown = config.objective.type, config.objective.declared.demonstrated, config.rollout.demonstrations
-    if wanted and not shown:
+    name, needs, path = config.objective.type, config.objective.declared.demonstrated, config.rollout.demonstrations
+    if needs and not path:
         yield ConfigError(
             "E035",
             f"{name} trains on demonstrations, and there are none",
             where=origins.get("objective.type", "objective.type"),
             fix='rollout.demonstrations=FILE, with lines like {"task": 17, "reply": "..."}',
         )
-    if shown and not wanted:
+    if path and not needs:
         yield ConfigError(
             "E035",
             f"{name} trains on sampled rollouts and ignores demonstrations",
@@ -463,15 +463,15 @@ def shaping(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 def choice_of_tasks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """Two ways to choose the tasks of a step, or one that finds nothing to choose by."""
-    asked = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
+    in_use = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
     row = config.objective.declared
     for name, why in (
-        ("refill", "rollout.refill and rollout.candidates exclude each other" if all(asked.values()) else ""),
+        ("refill", "rollout.refill and rollout.candidates exclude each other" if all(in_use.values()) else ""),
         ("refill", f"the rollouts of {row.name} are not judged" if row.data is Data.SPLICED else ""),
         ("refill", f"{row.name} samples nothing that could be right" if row.data is Data.DEMONSTRATED else ""),
         ("candidates", f"{row.name} samples nothing that could be uncertain" if row.data is Data.DEMONSTRATED else ""),
     ):
-        if why and asked[name]:
+        if why and in_use[name]:
             yield ConfigError(
                 "E043",
                 f"rollout.{name} cannot be used here",

@@ -47,19 +47,19 @@ def arguments(fix: str) -> str:
     """The fix with every setting as an argument: `optim.lr=0.1 group=8` is `optim={'lr': 0.1}, group=8`."""
     if CALL.search(fix):  # It is Python already.
         return fix
-    kept = [match.span() for match in COMMAND.finditer(fix)]
-    found = [
+    spans = [match.span() for match in COMMAND.finditer(fix)]
+    matches = [
         match
         for match in SETTING.finditer(fix)
         if is_setting(match["quoted"] or match["key"])
         and not (match["value"] or "").startswith("{'")  # It is an argument already.
-        and not any(a <= match.start() < b for a, b in kept)
+        and not any(a <= match.start() < b for a, b in spans)
     ]
     text, end = "", 0
-    while found:
-        together = [found.pop(0)]
-        while found and fix[together[-1].end() : found[0].start()] == " ":
-            together.append(found.pop(0))
+    while matches:
+        together = [matches.pop(0)]
+        while matches and fix[together[-1].end() : matches[0].start()] == " ":
+            together.append(matches.pop(0))
         text += fix[end : together[0].start()] + as_arguments(together)
         end = together[-1].end()
     return text + fix[end:]

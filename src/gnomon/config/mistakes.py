@@ -137,9 +137,9 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
 def wrong_option(mistake: Mistake, origins: Origins) -> ConfigError:
     """The mistake in an option of an objective, where it was given."""
     key = f"objective.{mistake.option}"
-    where, wanted = place_of(key, origins), mistake.wanted
-    if wanted:
-        return ConfigError("E011", f"{key} is {mistake.value!r}; it must be {wanted}", where=where, fix=mistake.fix)
+    where, expected = place_of(key, origins), mistake.wanted
+    if expected:
+        return ConfigError("E011", f"{key} is {mistake.value!r}; it must be {expected}", where=where, fix=mistake.fix)
     options = declared(mistake.row).options
     ours = known(key)[0].removeprefix("objective.")
     near = ours if ours in options else mistake.near
@@ -155,7 +155,7 @@ def wrong_option(mistake: Mistake, origins: Origins) -> ConfigError:
 
 def place_of(key: str, origins: Origins) -> str:
     """Where a key, or one below it, was given."""
-    return next((place for name, place in origins.items() if name == key or name.startswith(f"{key}.")), key)
+    return next((origin for name, origin in origins.items() if name == key or name.startswith(f"{key}.")), key)
 
 
 def meant(key: str) -> tuple[str, str]:
@@ -166,7 +166,7 @@ def meant(key: str) -> tuple[str, str]:
     options = {f"objective.{name}" for row in OPTIONS.values() for name in row.options}
     names = [*DEFAULTS, *leaves(DEFAULTS), *sorted(options)]
     parts = key.split(".")
-    tails = [".".join(parts[place:]) for place in range(1, len(parts))]
+    tails = [".".join(parts[start:]) for start in range(1, len(parts))]
     if near := next((tail for tail in tails if tail in names), "") or nearest(key, names):
         return near, ""
     ends = {name.rpartition(".")[2]: name for name in reversed(names)}

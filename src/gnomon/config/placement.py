@@ -51,10 +51,10 @@ class Placement:
     @classmethod
     def of(cls, learner: str, engine: str, ranks: int, samplers: int) -> Placement:
         """Args: as the settings; samplers: 0 without a cluster."""
-        place = LearnerPlace(learner if learner in ("local", "ray") else learner.partition(":")[0].removesuffix("s"))
-        target = {LearnerPlace.SERVER: learner, LearnerPlace.SERVICE: learner.removeprefix(TINKER)}.get(place, "")
+        where = LearnerPlace(learner if learner in ("local", "ray") else learner.partition(":")[0].removesuffix("s"))
+        target = {LearnerPlace.SERVER: learner, LearnerPlace.SERVICE: learner.removeprefix(TINKER)}.get(where, "")
         kind = EngineKind(engine.partition(":")[0])
-        return cls(learner=place, target=target, engine=kind, ranks=ranks, samplers=samplers)
+        return cls(learner=where, target=target, engine=kind, ranks=ranks, samplers=samplers)
 
     @property
     def learner_has_own_device(self) -> bool:

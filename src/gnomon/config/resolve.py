@@ -37,7 +37,7 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
         for table in ("env", "objective"):
             if f"{table}.type" in supplied and supplied[f"{table}.type"][1] != type_of(values, table):
                 values.pop(table, None)  # Another environment or objective has options of its own.
-                origins = {key: place for key, place in origins.items() if not key.startswith(f"{table}.")}
+                origins = {key: origin for key, origin in origins.items() if not key.startswith(f"{table}.")}
         for name, (key, value) in supplied.items():
             put(values, name, os.path.expanduser(value) if isinstance(value, str | Path) else value)
             origins[name] = source.origins.get(key, "a default")
@@ -83,17 +83,17 @@ def fitted(config: RunConfig, values: dict[str, Any], origins: dict[str, str]) -
 
 def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigError]:
     """The mistakes in the choice of an objective and in its options, which are dropped from the values."""
-    chosen = values.get("objective")
-    if not isinstance(chosen, dict):
+    objective = values.get("objective")
+    if not isinstance(objective, dict):
         return []
     name = type_of(values, "objective")
     if problem := unknown_objective(name, origins.get("objective.type", "objective.type")):
         del values["objective"]
         return [problem]
-    options = {key: value for key, value in chosen.items() if key != "type"}
+    options = {key: value for key, value in objective.items() if key != "type"}
     mistakes = declared(name).mistakes(options, "objective.")
     for mistake in mistakes:
-        del chosen[mistake.option]
+        del objective[mistake.option]
     return [wrong_option(mistake, origins) for mistake in mistakes]
 
 

@@ -115,17 +115,17 @@ def recorded(path: Path) -> Source:
 
     Raises: as `load`; ConfigErrors E068 for a run that was imported.
     """
-    found = load(path)
-    if "imported" in found.values:
+    recipe = load(path)
+    if "imported" in recipe.values:
         problem = ConfigError(
             "E068", "an imported run has no settings", where=str(path), why="its rollouts are those of another trainer",
             fix="gnomon show, view, report, alarms, verify, or replay --verifier file.py:Class",
         )  # fmt: skip
         raise ConfigErrors([problem])
     values: dict[str, Any] = {}
-    for key, value in at_commits(leaves(found.values), commits_beside(path)).items():
+    for key, value in at_commits(leaves(recipe.values), commits_beside(path)).items():
         put(values, *present(key, value))
-    return Source(values, {present(key, None)[0]: place for key, place in found.origins.items()})
+    return Source(values, {present(key, None)[0]: origin for key, origin in recipe.origins.items()})
 
 
 def commits_beside(path: Path) -> Any:
@@ -146,9 +146,9 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
     """
     values: dict[str, Any] = {}
     origins, problems = {}, []
-    for place, word in enumerate(words, first):
+    for number, word in enumerate(words, first):
         key, sign, raw = word.partition("=")
-        where = f"the command line, argument {place}: {word}"
+        where = f"the command line, argument {number}: {word}"
         if key == "run":
             continue
         if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):

@@ -62,10 +62,10 @@ class CodeRows(Dataset):
         tests, task = cases(row[self.answer]), super().task(index, row)
         examples = "\n".join(map(str, row[self.answer][: self.shown])) if tests["call"] else ""
         last = task.messages[-1]
-        asked = replace(last, content=last.content.replace("{shown}", examples))
+        message = replace(last, content=last.content.replace("{shown}", examples))
         program = row.get(self.solved, "") if self.solved else ""
         info = {**task.info, "program": program}
-        return Task(id=task.id, messages=(*task.messages[:-1], asked), answer=tests, info=info)
+        return Task(id=task.id, messages=(*task.messages[:-1], message), answer=tests, info=info)
 
     def gold(self, row: Row, index: int) -> Any:
         return repr(cases(row[self.answer]))

@@ -40,15 +40,15 @@ class CountShapes(SingleTurn):
         shape, count, others = rng.choice(SHAPES), rng.randint(1, self.most), rng.randint(0, self.others)
         kinds = [shape] * count + [rng.choice([each for each in SHAPES if each != shape]) for _ in range(others)]
         places = rng.sample(range(self.cells**2), len(kinds))
-        shapes = [(place, kind, rng.choice(COLOURS)) for place, kind in zip(places, kinds, strict=True)]
+        shapes = [(cell, kind, rng.choice(COLOURS)) for cell, kind in zip(places, kinds, strict=True)]
         return asked(shape, tuple(sorted(shapes)), self.cells)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one shape in another colour, in another cell, or of another kind."""
         shapes, at = list(task.info["shapes"]), rng.randrange(len(task.info["shapes"]))
-        place, kind, _ = shapes[at]
+        cell, kind, _ = shapes[at]
         free = [each for each in range(self.cells**2) if all(each != other for other, _, _ in shapes)]
-        new = rng.choice([*free, place]) if free else place
+        new = rng.choice([*free, cell]) if free else cell
         counted = [other for _, other, _ in shapes].count(task.info["shape"])
         kinds = [each for each in SHAPES if each == kind or 1 <= counted + self._more(task, kind, each) <= self.most]
         shapes[at] = (new, rng.choice(kinds), rng.choice(COLOURS))
@@ -79,8 +79,8 @@ def asked(shape: str, shapes: Shapes, cells: int) -> Task:
 
 def drawn(shapes: Shapes, cells: int) -> Image:
     canvas = Canvas(cells * CELL)
-    for place, kind, colour in shapes:
-        left, top = place % cells * CELL, place // cells * CELL
+    for cell, kind, colour in shapes:
+        left, top = cell % cells * CELL, cell // cells * CELL
         canvas.fill(colour, partial(inside, kind, left, top), (left, top, left + CELL, top + CELL))
     return Image.of(canvas.png())
 

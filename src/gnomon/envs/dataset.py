@@ -358,8 +358,8 @@ def select_rows(env: Dataset, rows: Placed) -> Placed:
         rows = [row for row, cell in zip(rows, cells, strict=True) if cell in values or cell in texts]
         if not rows:
             why = f"no train row has one of the values {', '.join(map(repr, values))} in the column {name!r}"
-            known = ", ".join(list(dict.fromkeys(json.dumps(cell, default=str) for cell in cells))[:8])
-            fix = f"choose among the values of the column: env.where={{{name}=[{known}]}}"
+            examples = ", ".join(list(dict.fromkeys(json.dumps(cell, default=str) for cell in cells))[:8])
+            fix = f"choose among the values of the column: env.where={{{name}=[{examples}]}}"
             raise ConfigError("E155", "the data set has no train rows", where="env.where", why=why, fix=fix)
     if env.ranked:
         by_id = {env.task(index, row).id: (index, row) for index, row in rows}

@@ -86,7 +86,7 @@ def stored(data: bytes) -> bytes:
     blocks = [data[start : start + STORED] for start in range(0, len(data), STORED)]
     last = len(blocks) - 1
     body = b"".join(
-        struct.pack("<BHH", place == last, len(block), len(block) ^ 0xFFFF) + block
-        for place, block in enumerate(blocks)
+        struct.pack("<BHH", index == last, len(block), len(block) ^ 0xFFFF) + block
+        for index, block in enumerate(blocks)
     )
     return b"\x78\x01" + body + struct.pack(">I", zlib.adler32(data))

@@ -59,11 +59,11 @@ class Episodes:
     Beyond the limit, the most recently used other episode is closed. Episodes take their turns in rotation, so its
     next turn is the farthest away.
 
-    Args: kept: largest number of unfinished episodes.
+    Args: most: largest number of unfinished episodes.
     """
 
-    def __init__(self, env: Env, kept: int = KEPT) -> None:
-        self.env, self.kept = env, kept
+    def __init__(self, env: Env, most: int = KEPT) -> None:
+        self.env, self.kept = env, most
         self._live: dict[int, Live] = {}
         """Episodes by number, the most recently used last."""
 

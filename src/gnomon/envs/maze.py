@@ -46,16 +46,16 @@ class Maze(MultiTurn):
         )
 
     def play(self, task: Task, rng: random.Random) -> Play:
-        halls, place, goal = task.info["halls"], task.info["start"], task.info["goal"]
-        seen: tuple[Image, ...] = ()  # The first drawing is in the task's message.
+        halls, cell, goal = task.info["halls"], task.info["start"], task.info["goal"]
+        images: tuple[Image, ...] = ()  # The first drawing is in the task's message.
         for _ in range(self.moves):
-            move = yield Ask(images=seen, legal=MOVES, state=place)
+            move = yield Ask(images=images, legal=MOVES, state=cell)
             across, down = MOVES[move]
-            ahead = (place[0] + across, place[1] + down)
-            place = ahead if (place, ahead) in halls else place
-            if place == goal:
+            ahead = (cell[0] + across, cell[1] + down)
+            cell = ahead if (cell, ahead) in halls else cell
+            if cell == goal:
                 return [1.0]
-            seen = (self.drawn(halls, place, goal),)
+            images = (self.drawn(halls, cell, goal),)
         return [0.0]
 
     @property
@@ -67,22 +67,22 @@ class Maze(MultiTurn):
         ways = {task.info["goal"]: ""}
         fresh = [task.info["goal"]]
         while ask.state not in ways:
-            place = fresh.pop(0)
+            cell = fresh.pop(0)
             for move, (across, down) in MOVES.items():
-                behind = (place[0] - across, place[1] - down)
-                if (behind, place) in task.info["halls"] and behind not in ways:
+                behind = (cell[0] - across, cell[1] - down)
+                if (behind, cell) in task.info["halls"] and behind not in ways:
                     ways[behind] = move
                     fresh.append(behind)
         return ways[ask.state]
 
-    def drawn(self, halls: Halls, place: Cell, goal: Cell) -> Image:
+    def drawn(self, halls: Halls, player: Cell, goal: Cell) -> Image:
         canvas = Canvas(CELL * (2 * self.cells + 1))
         rooms = [((x, y), (x, y)) for x in range(self.cells) for y in range(self.cells)]
         canvas.square("black", 0, 0, canvas.side)
         for one, other in (*rooms, *sorted(halls)):
             fill(canvas, "white", one[0] + other[0] + 1, one[1] + other[1] + 1)
         fill(canvas, "green", 2 * goal[0] + 1, 2 * goal[1] + 1)
-        fill(canvas, "red", 2 * place[0] + 1, 2 * place[1] + 1)
+        fill(canvas, "red", 2 * player[0] + 1, 2 * player[1] + 1)
         return Image.of(canvas.png())
 
 
@@ -92,12 +92,12 @@ def fill(canvas: Canvas, colour: str, column: int, row: int) -> None:
 
 def dug(cells: int, rng: random.Random) -> Halls:
     """The halls of a random maze: from a cell, dig to a neighbour that no hall reaches, or go back."""
-    way, seen, halls = [(rng.randrange(cells), rng.randrange(cells))], set[Cell](), set[tuple[Cell, Cell]]()
+    way, visited, halls = [(rng.randrange(cells), rng.randrange(cells))], set[Cell](), set[tuple[Cell, Cell]]()
     while way:
         x, y = way[-1]
-        seen.add((x, y))
+        visited.add((x, y))
         near = [(x + across, y + down) for across, down in MOVES.values()]
-        fresh = [(i, j) for i, j in near if 0 <= i < cells and 0 <= j < cells and (i, j) not in seen]
+        fresh = [(i, j) for i, j in near if 0 <= i < cells and 0 <= j < cells and (i, j) not in visited]
         if not fresh:
             way.pop()
             continue

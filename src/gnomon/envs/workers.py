@@ -71,7 +71,7 @@ class EnvWorkers:
         seconds: CPU seconds for one step; the wall-clock limit is ten times as long.
         memory: address space of a process, in bytes.
         retries: number of retries of a failed step.
-        kept: largest number of unfinished episodes that a worker keeps; others are replayed at each of their turns.
+        episodes: largest number of unfinished episodes that a worker keeps; others are replayed at each of their turns.
         movable: whether an episode whose worker is busy for long may begin again on another one that is free; by
             default if the environment does not declare `reproducible = False`.
     """
@@ -84,15 +84,15 @@ class EnvWorkers:
         seconds: float = 2.0,
         memory: int = 2**31,
         retries: int = 1,
-        kept: int = KEPT,
+        episodes: int = KEPT,
         movable: bool | None = None,
     ) -> None:
         self.reward_range, self.players, self.retries = env.reward_range, offers.players(env), retries
         self.movable = offers.reproducible(env) if movable is None else movable
         imports = offers.imports(env)
-        self._pool = Pool(Episodes(env, kept), workers, seconds=seconds, memory=memory, retries=0, imports=imports)
+        self._pool = Pool(Episodes(env, episodes), workers, seconds=seconds, memory=memory, retries=0, imports=imports)
         self._numbers = itertools.count()
-        self.room = workers * kept
+        self.room = workers * episodes
         """Number of unfinished episodes that the workers keep together."""
 
     async def start(self, task: Task, key: Key) -> tuple[Remote, Step]:
@@ -218,8 +218,8 @@ class EnvWorkers:
         if not isinstance(step, Step):
             return f"the environment returned {step!r:.400} instead of a step"
         if not step.done:
-            known = 0 <= step.player < self.players
-            return "" if known else f"the environment has {self.players} players, and asked player {step.player}"
+            has_player = 0 <= step.player < self.players
+            return "" if has_player else f"the environment has {self.players} players, and asked player {step.player}"
         verdicts = verdicts_of(step)
         if len(verdicts) != self.players:
             return f"the environment gave {len(verdicts)} verdicts for {self.players} players"

@@ -89,17 +89,17 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
         renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
         return tuple(len(joined(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
 
-    found = Lengths(
+    supposed = Lengths(
         prompts=lengths(env, "train", config.rollout.prompts),
         reply=reply,
         held_out=lengths(env, "test", config.eval.tasks),
         sets={name: lengths(its, "test", config.eval.sets[name].tasks) for name, _, its in set_envs(config, env)},
     )
     if launch is None:
-        return found
+        return supposed
     (task,) = lengths(env, "train", 1)
     program = program_of(launch, tokenizer, choose(tokenizer, config.policy.renderer, turns=env.max_turns), task)
-    return with_program(found, program.allowed(launch, config.rollout.context, max(found.prompts), reply))
+    return with_program(supposed, program.allowed(launch, config.rollout.context, max(supposed.prompts), reply))
 
 
 def without_tokens(launch: Launch) -> Program:
@@ -136,12 +136,12 @@ def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
     calls = mean([step.get("program/calls", 1.0) for step in steps])
     supposed = supposed_lengths(config, reply=max(1, round(mean([step["length"] for step in steps]) / max(1.0, calls))))
     shares = [step["trained"] / max(1.0, step["tokens"]) for step in steps if "trained" in step]
-    found = replace(supposed, trained=mean(shares) if shares else 1.0)
-    if found.program is None:
-        return found
+    lengths = replace(supposed, trained=mean(shares) if shares else 1.0)
+    if lengths.program is None:
+        return lengths
     last = [record.step for record in reader.records("step")][-1]
     rollouts = [rollout for group in decode(reader.records(step=last)) for rollout in group.rollouts]
-    return with_program(found, recorded_program(found.program, rollouts, steps, mean(found.prompts)))
+    return with_program(lengths, recorded_program(lengths.program, rollouts, steps, mean(lengths.prompts)))
 
 
 def mean(values: Sequence[float]) -> float:

@@ -382,13 +382,13 @@ def played(
     config: RunConfig, model: Deep, lengths: Lengths, prompts: Sequence[int], group: int, device: Device
 ) -> Cost:
     """Sampling of all replies of some episodes. The prompts of a program's later calls are its own."""
-    found = sampling_cost(config, model, prompts, lengths.conversations(group), lengths.reply, device)
+    cost = sampling_cost(config, model, prompts, lengths.conversations(group), lengths.reply, device)
     program = lengths.program
     if program is None:
-        return found
+        return cost
     own = [program.grown(prompt, lengths.reply) for prompt in prompts for _ in range(lengths.conversations(group))]
     last = sampling_cost(config, model, own, 1, lengths.reply, device)
-    return replace(max(found, last, key=attrgetter("peak")), seconds=program.turns * (found.seconds + last.seconds) / 2)
+    return replace(max(cost, last, key=attrgetter("peak")), seconds=program.turns * (cost.seconds + last.seconds) / 2)
 
 
 def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:

@@ -148,16 +148,16 @@ def recorded_program(
         key.removeprefix(name): mean([row.get(key, 0.0) for row in metrics])
         for key in sorted({key for row in metrics for key in row if key.startswith(name)})
     }
-    found = replace(
+    measured_program = replace(
         program,
         calls=mean([row["program/calls"] for row in metrics]),
         binding={key: share for key, share in reached.items() if share},
         added=0,
     )
     if not turns:
-        return found
+        return measured_program
     return replace(
-        found,
+        measured_program,
         branches=mean([len({turn.fork for turn in each}) for each in turns]),
         added=round(mean([len(each[0].prompt_ids) for each in turns]) - prompt),
         growth=growth_of(turns),
@@ -166,13 +166,13 @@ def recorded_program(
 
 def growth_of(programs: Sequence[Sequence[Turn]]) -> int:
     """Mean number of tokens between a reply and the end of the next prompt of its conversation; 0 if none goes on."""
-    found = [
+    sizes = [
         len(later.prompt_ids) - len(earlier.prompt_ids) - len(earlier.completion.token_ids)
         for turns in programs
         for earlier, later in pairwise(turns)
         if earlier.fork == later.fork
     ]
-    return max(0, round(mean(found))) if found else 0
+    return max(0, round(mean(sizes))) if sizes else 0
 
 
 def proportional() -> int:

@@ -221,23 +221,23 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
     return Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
 
 
-def compared(record: Record, found: Again, judged_by: str) -> Flip | None:
+def compared(record: Record, now_judged: Again, judged_by: str) -> Flip | None:
     """The rollout as a flip, unless status and reward are what they were, and what the policy saw.
 
     Args: judged_by: the setting of the run; a reward that the verifier did not decide is not compared.
     """
-    verdict = found.verdict
+    verdict = now_judged.verdict
     was, now = (str(record.body["status"]), record.body["reward"]), (str(verdict.status), verdict.reward)
     if judged_by != "verifier" and record.kind == "rollout":
         now = now[0], was[1]
-    if was == now and found.other is None:
+    if was == now and now_judged.other is None:
         return None
     assert record.step is not None
     address = str(Address(record.kind, record.step, record.task, record.sample))
     detail = (
         verdict.detail
-        if found.other is None
-        else f"the environment gives another observation before reply {found.other}"
+        if now_judged.other is None
+        else f"the environment gives another observation before reply {now_judged.other}"
     )
     return Flip(address=address, was=was, now=now, extracted=verdict.extracted or "", detail=detail)
 

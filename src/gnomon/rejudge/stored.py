@@ -67,14 +67,14 @@ class Stored:
         return len(self.replies) == players and None not in self.replies
 
 
-def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: Read) -> Iterator[Stored]:
-    """The rollouts of a run, in order. Args: rollouts: each with its record; read: see `Read`."""
+def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, replies_of: Read) -> Iterator[Stored]:
+    """The rollouts of a run, in order. Args: rollouts: each with its record; replies_of: see `Read`."""
     for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
         pairs = list(part)
         size, top = sampling_of(config, kind, step or 0)
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
         for record, rollout in pairs:
-            players[position(record, rollout, size)][rollout.player] = read(rollout)
+            players[position(record, rollout, size)][rollout.player] = replies_of(rollout)
         for record, rollout in pairs:
             index, sample = position(record, rollout, size)
             replies = players[index, sample]

@@ -61,29 +61,29 @@ class Recorder:
         """Whether all steps of the budget are done."""
         return self.at >= self.config.budget.steps
 
-    def steps(self, kept: Sequence[Kept]) -> Iterator[int]:
+    def steps(self, parts: Sequence[Kept]) -> Iterator[int]:
         """Yield the steps to take: from the newest valid checkpoint to the end, a signal, or the time limit.
 
-        Args: kept: the parts whose state is in checkpoints.
+        Args: parts: those whose state is in checkpoints.
         """
-        self.at = self._restore(kept)
+        self.at = self._restore(parts)
         self._start()
         while not self.complete and not self.stop and self.spent < self.config.budget.seconds:
             yield self.at
             self.at += 1
         if not self.complete:
-            self.save(kept, self.at)
+            self.save(parts, self.at)
             why = "asked to stop" if self.stop else "time budget used up"
             self.store.set_status(RunStatus.INTERRUPTED, f"{why} after step {self.at}")
             self.ended(RunStatus.INTERRUPTED)
 
-    def _restore(self, kept: Sequence[Kept]) -> int:
+    def _restore(self, parts: Sequence[Kept]) -> int:
         checkpoint = self.store.latest_checkpoint()
         for sentence in self.store.skipped:
             self.report(sentence)
         if checkpoint is None:
             return 0
-        for part in kept:
+        for part in parts:
             part.load_state(checkpoint.path)
         self.store.rewind(checkpoint.seq)
         self._saved = checkpoint.step
@@ -109,18 +109,18 @@ class Recorder:
         self._settle(step)
         seconds, training = monotonic() - began, monotonic() - log.began
         self.spent += seconds
-        spent = {"seconds": seconds, "training": training, "cpu_seconds": process_time() - log.began_cpu}
-        self.store.time(step, {**spent, "peak_bytes": peak_memory()})
+        times = {"seconds": seconds, "training": training, "cpu_seconds": process_time() - log.began_cpu}
+        self.store.time(step, {**times, "peak_bytes": peak_memory()})
         if receipts := log.receipts():
             self.store.note("weights", {"step": step, **receipts})
         self._show_evaluations(log)
-        trained = tuple(log.trained())
-        self.observers.step(StepRecord(step=step, metrics=log.metrics(), seconds=training, records=trained))
+        records = tuple(log.trained())
+        self.observers.step(StepRecord(step=step, metrics=log.metrics(), seconds=training, records=records))
 
     def _show_evaluations(self, log: StepLog) -> None:
-        for *rollouts, measured in log.evaluations:
-            records, name = tuple(rollouts), set_of(measured.kind)
-            record = EvaluationRecord(step=log.number, result=measured.body, records=records, set=name)
+        for *rollouts, evaluation in log.evaluations:
+            records, name = tuple(rollouts), set_of(evaluation.kind)
+            record = EvaluationRecord(step=log.number, result=evaluation.body, records=records, set=name)
             self.observers.evaluation(record)
 
     def _append(self, records: Sequence[Record]) -> None:
@@ -133,8 +133,8 @@ class Recorder:
 
     def _settle(self, step: int) -> None:
         """The episodes of a step are in its records now."""
-        if read := self.store.unfinished.drop(step):
-            self.store.note("continued", {"step": step, "episodes": read})
+        if episodes := self.store.unfinished.drop(step):
+            self.store.note("continued", {"step": step, "episodes": episodes})
 
     @contextmanager
     def _kept(self, log: StepLog) -> Iterator[StepLog]:
@@ -154,16 +154,16 @@ class Recorder:
         with suppress(GnomonError):
             self.store.set_aside(records, str(error).partition("\n")[0])
             last = records[-1]
-            place = (
+            address = (
                 f"{last.kind.replace('_', '-', 1)}:{last.step}" if last.kind.startswith("held_out") else str(last.step)
             )
-            self.report(f"The rollouts of the step that failed: gnomon show {self.store.folder} {place}")
+            self.report(f"The rollouts of the step that failed: gnomon show {self.store.folder} {address}")
 
-    def save(self, kept: Sequence[Kept], step: int) -> None:
+    def save(self, parts: Sequence[Kept], step: int) -> None:
         """Commit a checkpoint of this many finished steps."""
 
         def write(folder: Path) -> None:
-            for part in kept:
+            for part in parts:
                 part.save_state(folder)
 
         if step != self._saved:
@@ -171,10 +171,10 @@ class Recorder:
             self._saved = step
 
     @contextmanager
-    def finish(self, kept: Sequence[Kept]) -> Iterator[StepLog]:
+    def finish(self, parts: Sequence[Kept]) -> Iterator[StepLog]:
         """A context for the end of the run: writes the last checkpoint; the caller logs the last evaluation."""
         # The checkpoint comes first: a run killed between the two repeats only the evaluation.
-        self.save(kept, self.at)
+        self.save(parts, self.at)
         with self._kept(StepLog(self.at)) as log:
             yield log
         self._append(log.unfinished())
@@ -198,5 +198,5 @@ UNIT = 1 if sys.platform == "darwin" else 1024
 def peak_memory() -> int:
     """Largest memory of this process so far, in bytes: of the CUDA devices where they are used, or else resident."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return sum(torch.cuda.max_memory_reserved(place) for place in range(torch.cuda.device_count()))
+        return sum(torch.cuda.max_memory_reserved(device) for device in range(torch.cuda.device_count()))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT

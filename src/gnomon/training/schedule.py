@@ -22,5 +22,5 @@ class Schedule:
     def __call__(self, step: int) -> float:
         """The learning rate of an optimiser step, counted from 1."""
         rise = min(1.0, step / self.warmup) if self.warmup else 1.0
-        left = 1.0 - max(0, step - self.warmup) / max(1, self.steps - self.warmup)
-        return self.lr * rise * (self.min_lr_ratio + (1.0 - self.min_lr_ratio) * max(0.0, left))
+        remaining = 1.0 - max(0, step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * rise * (self.min_lr_ratio + (1.0 - self.min_lr_ratio) * max(0.0, remaining))

@@ -59,12 +59,12 @@ class StepLog:
         """The credit of the rollouts that are trained on, in order. Rollouts of spare groups, and of groups that could
         not be judged, have none."""
         self._credit = list(credit_of(batch))
-        shown = sampled(self._groups)
-        rollouts = [rollout for group in shown for rollout in group.rollouts]
+        sampled_groups = sampled(self._groups)
+        rollouts = [rollout for group in sampled_groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
-        self.stats(rollout_stats(shown))
+        self.stats(rollout_stats(sampled_groups))
         self.stats(continued_stats(self._groups))
-        self.stats(breakdown(entries(shown)))
+        self.stats(breakdown(entries(sampled_groups)))
 
     def stats(self, stats: Mapping[str, Stat]) -> None:
         self._stats = merge(self._stats, dict(stats))
@@ -88,10 +88,10 @@ class StepLog:
 
     def unfinished(self, error: Exception | None = None) -> list[Record]:
         """What was measured and sampled so far. Args: error: what ended the step; it may carry more rollouts."""
-        found = [*chain.from_iterable(self.evaluations), *self.trained()]
+        records = [*chain.from_iterable(self.evaluations), *self.trained()]
         if isinstance(error, Unjudged) and not self._groups:
-            found += records_of(error.kind, self.number, error.groups)
-        return found
+            records += records_of(error.kind, self.number, error.groups)
+        return records
 
 
 def records_of(
@@ -114,12 +114,12 @@ def credit_of(batch: Batch) -> Iterator[Credit]:
     """
     scored = batch.by_rollout(None if batch.exact else batch.proximal_logp)
     for mean, advantages, logp in zip(batch.advantages, batch.by_rollout(batch.advantage), scored, strict=True):
-        found: dict[str, Any] = {"advantage": mean}
+        row: dict[str, Any] = {"advantage": mean}
         if len(set(advantages)) > 1:
-            found["advantages"] = packed(advantages)
+            row["advantages"] = packed(advantages)
         if logp:
-            found["proximal_logp"] = packed(logp)
-        yield found
+            row["proximal_logp"] = packed(logp)
+        yield row
 
 
 def sampled(groups: Sequence[Group]) -> Sequence[Group]:
@@ -133,12 +133,12 @@ def continued_stats(groups: Sequence[Group]) -> Stats:
     if not continued:
         return {}
     rollouts = [rollout for group in continued if group.judged for rollout in group.rollouts]
-    found: Stats = {"continued": Mean(float(len(continued)), len(groups))}
+    stats: Stats = {"continued": Mean(float(len(continued)), len(groups))}
     if rollouts:
-        found["continued/correct"] = Mean(float(sum(r.verdict.correct for r in rollouts)), len(rollouts))
+        stats["continued/correct"] = Mean(float(sum(r.verdict.correct for r in rollouts)), len(rollouts))
     if len(sampled(groups)) < len(groups):
-        found["tokens"] = Sum(sum(rollout.tokens for rollout in rollouts))
-    return found
+        stats["tokens"] = Sum(sum(rollout.tokens for rollout in rollouts))
+    return stats
 
 
 def rollout_stats(groups: Sequence[Group]) -> Stats:

@@ -432,10 +432,10 @@ def overdue(running: Running) -> Exceeded | None:
         used = running.worker.clocks() - running.clocks
     except OSError:
         return None  # The worker has ended; its channel reports it.
-    left = Clocks(running.job.seconds, running.job.wall) - used
-    if left.cpu <= 0:
+    remaining = Clocks(running.job.seconds, running.job.wall) - used
+    if remaining.cpu <= 0:
         return Exceeded("cpu")
-    if left.wall <= 0:
+    if remaining.wall <= 0:
         return Exceeded("wall")
-    running.due = now + max(min(left), 0.001)
+    running.due = now + max(min(remaining), 0.001)
     return None

@@ -179,8 +179,8 @@ changing = Lock()
 
 def forked_by_base(modules: Sequence[str], environment: Mapping[str, str]) -> Process:
     """A pool's server, forked by the base server with these variables, which is started if necessary."""
-    read = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(READ)))
-    kind = os.getpid(), sys.executable, read
+    variables = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(READ)))
+    kind = os.getpid(), sys.executable, variables
     with changing:
         for _ in range(TRIES):
             try:

@@ -68,17 +68,17 @@ class ImportTime:
         own = os.getpid()
 
         @wraps(function)
-        def counted(*arguments: Any, **named: Any) -> Any:
+        def counted(*arguments: Any, **keywords: Any) -> Any:
             cpu, wall, *began = PAGE.unpack_from(self._page)
             if any(began) or os.getpid() != own:  # Part of another import, or in a process of the function.
-                return function(*arguments, **named)
+                return function(*arguments, **keywords)
             first = clocks()
             PAGE.pack_into(self._page, 0, cpu, wall, *first)
             try:
-                return function(*arguments, **named)
+                return function(*arguments, **keywords)
             finally:
-                spent = clocks() - first
-                PAGE.pack_into(self._page, 0, cpu + spent.cpu, wall + spent.wall, 0.0, 0.0)
+                used = clocks() - first
+                PAGE.pack_into(self._page, 0, cpu + used.cpu, wall + used.wall, 0.0, 0.0)
 
         return counted
 

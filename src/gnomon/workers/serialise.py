@@ -34,8 +34,8 @@ def packed(value: Any) -> bytes:
         return plain
     import cloudpickle  # Few values need it, and every worker would pay for it.
 
-    written: bytes = cloudpickle.dumps(value)
-    return written
+    payload: bytes = cloudpickle.dumps(value)
+    return payload
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Carried:
     def of(cls, value: Any) -> Self:
         """Raises: what pickling raises."""
         payload = packed(value)
-        named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
-        return cls(tuple((name, file) for name in sorted(named) if (file := file_alone(name))), payload)
+        words = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
+        return cls(tuple((name, file) for name in sorted(words) if (file := file_alone(name))), payload)
 
     def opened(self) -> Any:
         """The value, loaded in the receiving process."""

@@ -115,8 +115,8 @@ def work(descriptor: int) -> None:
             os.close(page)
             function, memory, output, readable = pickle.loads(framed(stream))
             nothing = os.open(os.devnull, os.O_RDWR)
-            for place in (0, 1, 2):
-                os.dup2(nothing, place)
+            for standard in (0, 1, 2):
+                os.dup2(nothing, standard)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
             if readable is not None:
