@@ -76,9 +76,9 @@ def check_weights(
     secret = os.environ.get(key, "") if key else ""
     if key and not secret:
         raise ConfigError("E094", f"the environment variable {key} is not set", where="--key", fix=f"export {key}=…")
-    answer = compared(url, folder, old=old, model=model, key=secret, seconds=seconds)
-    put(json.dumps(answer.body(), indent=1)) if as_json else say(served_text(answer))
-    sys.exit({Answer.SERVED: 0, Answer.NOT_SERVED: 3, Answer.UNKNOWN: 4}[answer.answer])
+    served = compared(url, folder, old=old, model=model, key=secret, seconds=seconds)
+    put(json.dumps(served.body(), indent=1)) if as_json else say(served_text(served))
+    sys.exit({Answer.SERVED: 0, Answer.NOT_SERVED: 3, Answer.UNKNOWN: 4}[served.answer])
 
 
 def conform(

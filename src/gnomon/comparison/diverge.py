@@ -149,16 +149,20 @@ def in_order(facts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a step records of every stage, by where it stands; of a stage of turns with the number of the turn."""
     groups = list(reader.groups(step))
-    rollouts = [
+    named_rollouts = [
         (f"group {n}, rollout {rollout.sample}", rollout) for n, g in enumerate(groups) for rollout in g.rollouts
     ]
     bodies = [record.body for record in reader.records("rollout", step)]
-    learned = dict(zip((name for name, _ in rollouts), bodies, strict=False)) if len(bodies) == len(rollouts) else {}
+    learned = (
+        dict(zip((name for name, _ in named_rollouts), bodies, strict=False))
+        if len(bodies) == len(named_rollouts)
+        else {}
+    )
     sizes = {f"group {n}, rollouts": len(group.rollouts) for n, group in enumerate(groups)}
     yield "tasks", {f"group {n}": prompt_text(group) for n, group in enumerate(groups)} | sizes
-    for turn in range(max((len(rollout.turns) for _, rollout in rollouts), default=0)):
+    for turn in range(max((len(rollout.turns) for _, rollout in named_rollouts), default=0)):
         at = f", turn {turn}" if turn else ""
-        there = {name: rollout for name, rollout in rollouts if len(rollout.turns) > turn}
+        there = {name: rollout for name, rollout in named_rollouts if len(rollout.turns) > turn}
         now = {name: rollout.turns[turn] for name, rollout in there.items()}
         yield f"prompt tokens, {turn}", {name + at: list(each.prompt_ids) for name, each in now.items()}
         yield f"sampled tokens, {turn}", {name + at: list(each.completion.token_ids) for name, each in now.items()}
@@ -168,7 +172,7 @@ def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]
         )
     yield (
         "verdict",
-        {name: {"status": str(rollout.verdict.status), "reward": rollout.reward} for name, rollout in rollouts},
+        {name: {"status": str(rollout.verdict.status), "reward": rollout.reward} for name, rollout in named_rollouts},
     )
     yield (
         "advantage",
@@ -180,7 +184,7 @@ def stages(reader: RunReader, step: int) -> Iterator[tuple[str, dict[str, Any]]]
     norm = body.get("metrics", {}).get("grad_norm")
     yield "gradient norm", {} if norm is None else {"": [norm]}
     yield "weights", {"": body["weights"]} if body.get("weights") else {}
-    texts = {name: rollout.text for name, rollout in rollouts}
+    texts = {name: rollout.text for name, rollout in named_rollouts}
     yield "texts", texts | {f"group {n}": prompt_text(group) for n, group in enumerate(groups)}
 
 

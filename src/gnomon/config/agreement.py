@@ -429,15 +429,19 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 def demonstrations(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """An objective without the demonstrations that it needs, or demonstrations that it does not use."""
-    name, needs, path = config.objective.type, config.objective.declared.demonstrated, config.rollout.demonstrations
-    if needs and not path:
+    name, demonstrated, path = (
+        config.objective.type,
+        config.objective.declared.demonstrated,
+        config.rollout.demonstrations,
+    )
+    if demonstrated and not path:
         yield ConfigError(
             "E035",
             f"{name} trains on demonstrations, and there are none",
             where=origins.get("objective.type", "objective.type"),
             fix='rollout.demonstrations=FILE, with lines like {"task": 17, "reply": "..."}',
         )
-    if path and not needs:
+    if path and not demonstrated:
         yield ConfigError(
             "E035",
             f"{name} trains on sampled rollouts and ignores demonstrations",

@@ -132,7 +132,7 @@ def images_of(value: Any, folder: Path) -> tuple[Image, ...]:
     if isinstance(value, list | tuple):
         return tuple(image for each in value for image in images_of(each, folder))
     if isinstance(value, Mapping):
-        value = next((text for key in ("bytes", "path", "url") if (text := value.get(key))), None)
+        value = next((content for key in ("bytes", "path", "url") if (content := value.get(key))), None)
     if isinstance(value, bytes):
         return (Image.of(value),)
     if not isinstance(value, str) or not value:

@@ -281,11 +281,11 @@ class LocalLearner:
         scored: Scored = self.policy(work, batch.temperature, anchor, truncation=self.truncation)
         (logp, entropy, hidden, kl), observed = split(scored, batch) if objective.observation else (scored, None)
         if isinstance(objective, Coefficients):
-            parts = objective
+            coefficient = objective
         else:
-            parts = coefficients(batch, logp.detach().cpu(), objective)
-        weight = parts.weight.to(logp)
-        gain = (parts.kappa.to(logp) * logp).sum()
+            coefficient = coefficients(batch, logp.detach().cpu(), objective)
+        weight = coefficient.weight.to(logp)
+        gain = (coefficient.kappa.to(logp) * logp).sum()
         stats: Stats = {}
         if self.terms.entropy:
             gain = gain + self.terms.entropy * (weight * entropy).sum()
@@ -296,7 +296,7 @@ class LocalLearner:
             gain = gain + objective.observation / batch.denominators.observed * observed.sum()
             stats["observation_nll"] = Mean(-float(observed.detach().sum()), len(observed))
         detached, entropy = logp.detach().cpu(), entropy.detach().cpu()
-        stats |= drift(detached, batch, parts.clipped) | {"entropy": Mean(float(entropy.sum()), len(entropy))}
+        stats |= drift(detached, batch, coefficient.clipped) | {"entropy": Mean(float(entropy.sum()), len(entropy))}
         return Loss(-share * self.scale.value * gain, batch, logp.detach(), hidden.detach(), stats)
 
     def _stats(self, loss: Loss, scatter: SuccessScatter | None) -> Stats:

@@ -169,8 +169,8 @@ def budget_credit(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     to_come = scores.flip(1).cumsum(1).flip(1) / budgets
     compared = each(to_come.reshape(*rollouts.rewards.shape, budgets), advantage)
     recent = 2.0 ** torch.arange(budgets, dtype=scores.dtype)
-    past_mean = (scores * recent).cumsum(1) / recent.cumsum(0)
-    past_mean = torch.cat([torch.zeros_like(past_mean[:, :1]), past_mean[:, :-1]], dim=1)
+    recent_mean = (scores * recent).cumsum(1) / recent.cumsum(0)
+    past_mean = torch.cat([torch.zeros_like(recent_mean[:, :1]), recent_mean[:, :-1]], dim=1)
     elapsed = torch.arange(budgets, dtype=scores.dtype) / budgets
     mixed = elapsed * (to_come - (1 - elapsed) * past_mean) + (1 - elapsed) * compared
     return mixed[rollouts.sequence, segment]
@@ -323,12 +323,12 @@ class _States:
     def alike(self, history: int) -> _Alike:
         """Turns of a group that reply to the same observation after the same `history` observations before it."""
         keys, has_history = [self.group, self.observation], torch.ones_like(self.group, dtype=torch.bool)
-        turn = torch.arange(len(self.group))
+        row = torch.arange(len(self.group))
         for back in range(1, history + 1):
-            before = turn - back
+            before = row - back
             has_history &= (before >= 0) & (self.sequence[before.clamp(min=0)] == self.sequence)
             keys.append(self.observation[before.clamp(min=0)])
-        keys.append(torch.where(has_history, -1, turn))
+        keys.append(torch.where(has_history, -1, row))
         return _Alike(of_turn=torch.unique(torch.stack(keys, dim=1), dim=0, return_inverse=True)[1])
 
 

@@ -162,15 +162,15 @@ def _border(
 
 def without_reasoning(parts: Sequence[Part], rule: Continuation) -> list[Part]:
     """The texts of a conversation whose earlier reasoning is removed."""
-    texts: list[Part] = []
+    stripped_parts: list[Part] = []
     for sampled, text in parts:
         if sampled:
             text = text.rpartition(CLOSE)[2].lstrip("\n" if rule.lines else "") if CLOSE in text else text
-            before = texts[-1][1]
+            before = stripped_parts[-1][1]
             if not (rule.husk and before.endswith(rule.husk)):
-                texts[-1] = (False, before.removesuffix(rule.opening) + rule.husk)
-        texts.append((sampled, text))
-    return texts
+                stripped_parts[-1] = (False, before.removesuffix(rule.opening) + rule.husk)
+        stripped_parts.append((sampled, text))
+    return stripped_parts
 
 
 def proven(template: str, folder: Path, eos: Iterable[str], control: Iterable[str]) -> tuple[Continuation, Proof]:

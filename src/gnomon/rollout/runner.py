@@ -137,6 +137,7 @@ class LocalRunner:
             speaker, conversation = speakers[player], conversations[player]
             prompt = conversation.observe(step.messages)
             room = episode.sampling.max_tokens if self.limits.context is None else self.limits.context - len(prompt)
+            await episode.rounds.join(key := episode.reply_key(turn).bytes)
             if stop := self._reached(turn, room, episode.deadline):
                 step = self.workers.over(REACHED[stop])
                 break
@@ -144,8 +145,7 @@ class LocalRunner:
             tokens = min(episode.sampling.max_tokens - prefix, room)
             tokens = tokens if step.tokens is None else min(tokens, step.tokens)
             sampling = replace(episode.sampling, max_tokens=tokens, stop_ids=self.renderer.stop)
-            request = Request(prompt_ids=prompt, key=episode.reply_key(turn).bytes, sampling=sampling)
-            await episode.rounds.join(request.key)
+            request = Request(prompt_ids=prompt, key=key, sampling=sampling)
             completion = await speaker.reply(request)
             conversation.reply(completion)
             malformed[player] += self._tooled and self.renderer.parse(completion.token_ids, prompt).unreadable

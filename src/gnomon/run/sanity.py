@@ -48,18 +48,20 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
 
 def judged(folder: Path, config: RunConfig, parts: Parts, console: Console, candidates: int, keep: int) -> Sanity:
     """What the gate says of a run on the tasks that the policy solves sometimes."""
-    tasks = sometimes_solved(config, parts, console, candidates)[:keep]
+    indices = sometimes_solved(config, parts, console, candidates)[:keep]
     if isinstance(parts.engine, Sleeping):
         parts.engine.sleep()  # The run that follows has an engine of its own.
     prefilled = parts.objective.data in (Data.SPLICED, Data.DEMONSTRATED, Data.MIXED)
-    rollout = config.rollout.model_copy(update={"tasks": sorted(tasks)})
+    rollout = config.rollout.model_copy(update={"tasks": sorted(indices)})
     save = config.save.model_copy(update={"every": WINDOW, "keep": 2} if prefilled else {})
     with start(folder, config.model_copy(update={"rollout": rollout, "save": save}), console) as reader:
         right = [step["metrics"]["correct"] for step in reader.metrics()]
     if prefilled and len(right) >= 2 * WINDOW:
-        console.message(f"Playing the {len(tasks)} tasks {OWN} times each: the training tokens were partly prefilled.")
-        right = own_answers(folder, config, parts, sorted(tasks), right)
-    return gate(right, tasks=len(tasks), candidates=candidates)
+        console.message(
+            f"Playing the {len(indices)} tasks {OWN} times each: the training tokens were partly prefilled."
+        )
+        right = own_answers(folder, config, parts, sorted(indices), right)
+    return gate(right, tasks=len(indices), candidates=candidates)
 
 
 def sometimes_solved(config: RunConfig, parts: Parts, console: Console, candidates: int) -> list[int]:
