@@ -162,7 +162,7 @@ def play(options: argparse.Namespace, policy: Policy, kind: type[Watched], lag: 
     """Seconds of all steps, the engine, and what was sampled."""
     env = Waiting(turns=options.turns, median=options.median, spread=options.spread)
     engine = kind(Embedded(policy))
-    workers = Counted(env, workers=options.workers, kept=(lag + 1) * options.episodes)
+    workers = Counted(env, workers=options.workers, episodes=(lag + 1) * options.episodes)
     workers.engine = engine
     sampling = Sampling(max_tokens=options.tokens)
     actors = [

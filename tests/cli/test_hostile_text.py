@@ -207,7 +207,7 @@ def test_a_person_at_play_sees_visible_text(monkeypatch, capsys):
     env = CharCount()
     task = env.tasks("train")[0]
     monkeypatch.setattr(type(env), "tasks", lambda self, split: [gnomon_task(task)])
-    play(env, 0, ask=lambda prompt: HOSTILE)
+    play(env, 0, read=lambda prompt: HOSTILE)
     assert safe(capsys.readouterr().out)
 
 

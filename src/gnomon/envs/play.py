@@ -23,7 +23,7 @@ def play(
     env: Env,
     index: int,
     split: str = "train",
-    ask: Callable[[str], str] = input,
+    read: Callable[[str], str] = input,
     write: Write = put,
     run: Run | None = None,
 ) -> tuple[Verdict, ...]:
@@ -43,12 +43,12 @@ def play(
     try:
         messages, player, launch = episode.messages, 0, getattr(episode, "launch", None)
         if launch is not None and run is not None:
-            step = episode.step(run(launch, ask, write))
+            step = episode.step(run(launch, read, write))
         for _ in range(env.max_turns if launch is None else 0):
             if several:
                 write(f"player {player}")
             show(messages, write)
-            step = episode.step(slotted(env, ask("> "), write))
+            step = episode.step(slotted(env, read("> "), write))
             if step.done:
                 break
             messages, player = step.messages, step.player

@@ -17,12 +17,12 @@ SECONDS = 3600.0
 """Wall-clock limit of a program that waits for a person."""
 
 
-def run(launch: Launch, ask: Callable[[str], str], write: Callable[[str], object]) -> str:
+def run(launch: Launch, read: Callable[[str], str], write: Callable[[str], object]) -> str:
     """Run a program whose requests a person answers. Returns: how it ended, as the environment judges it.
 
     Raises: EOFError if the person ends the input.
     """
-    person = Person(ask, write, launch.calls)
+    person = Person(read, write, launch.calls)
     end = asyncio.run(Programs().play(replace(launch, seconds=SECONDS), person, "play"))
     if end.output:
         write(end.output.rstrip())
