@@ -90,11 +90,11 @@ class Grouping(Protocol):
 
 @runtime_checkable
 class Mixing(Protocol):
-    """An engine whose bits may follow what it decodes together."""
+    """An engine whose bits may depend on which requests it decodes together, and on nothing else but the requests."""
 
     @property
     def mixes(self) -> bool:
-        """Whether they do, and are the same for the same requests at one time."""
+        """Whether they may."""
         ...
 
 
