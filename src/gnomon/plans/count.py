@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -52,6 +53,8 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """`peak` of larger tensors."""
         self._live = [0, 0]
         self._held: set[int] = set()
+        self._calls: dict[Hashable, tuple[Any, ...]] = {}
+        """Shape, strides and type of the one tensor that an operation has made, its seconds and its `flops`."""
 
     @property
     def time(self) -> float:
@@ -62,31 +65,43 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        with self:  # In inference mode, a linear layer and other operations made of several arrive whole.
-            out = function.decompose(*args, **kwargs)
-        if out is not NotImplemented:
+        if composite(function):  # In inference mode, a linear layer and other operations made of several arrive whole.
+            with self:
+                return function.decompose(*args, **kwargs)
+        self.operations += 1
+        call = None if function.is_view or function._schema.is_mutable else form((function, args, kwargs))
+        if call is not None and call in self._calls:
+            shape, stride, dtype, seconds, flops = self._calls[call]
+            out = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+            self._hold(out)
+            self.seconds += seconds
+            self.flops += flops
             return out
         out = function(*args, **kwargs)
+        if function.is_view:
+            return out
         outputs, inputs = list(tensors(out)), {tensor.untyped_storage()._cdata for tensor in tensors((args, kwargs))}
-        for tensor in outputs:
-            if tensor.untyped_storage()._cdata not in inputs:
-                self._hold(tensor)
-        self.operations += 1
-        if not function.is_view:
-            self.seconds += self._cost(function, args, kwargs, outputs, out)
+        new = [tensor for tensor in outputs if tensor.untyped_storage()._cdata not in inputs]
+        for tensor in new:
+            self._hold(tensor)
+        seconds, flops = self._cost(function, args, kwargs, outputs, out)
+        self.seconds += seconds
+        self.flops += flops
+        if call is not None and isinstance(out, Tensor) and new and out.untyped_storage().nbytes() == bytes_of(new):
+            self._calls[call] = out.shape, out.stride(), out.dtype, seconds, flops
         return out
 
-    def _cost(self, function: Any, args: Any, kwargs: Any, outputs: Sequence[Tensor], out: Any) -> float:
+    def _cost(self, function: Any, args: Any, kwargs: Any, outputs: Sequence[Tensor], out: Any) -> tuple[float, int]:
+        """Seconds and floating-point operations."""
         picks = function.overloadpacket.__name__ in PICKING
         size = 2 * bytes_of(outputs) if picks else bytes_of([*tensors((args, kwargs)), *outputs])
         seconds = self.device.moving(size)
         if any(word in function._schema.name for word in FUNCTIONS):
             seconds += sum(tensor.numel() for tensor in outputs) * self.device.per_function
-        flops = operations_of(function)
-        if flops is None:
-            return seconds
-        work = flops(*args, **kwargs, out_val=out)
-        self.flops += work
+        formula = operations_of(function)
+        if formula is None:
+            return seconds, 0
+        work = formula(*args, **kwargs, out_val=out)
         products = work / self.device.rate(outputs[0].dtype)
         if self.device.reordering:
             written_to = {tensor.untyped_storage()._cdata for tensor in outputs}  # In place, or new.
@@ -98,8 +113,8 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 factors += bytes_of([tensor])
                 large += bytes_of([tensor]) if bytes_of([tensor]) >= LARGE else 0
             seconds = products + factors / self.device.reordering + self.device.moving(result)
-            return seconds + large * self.device.per_large_byte
-        return max(seconds, products)
+            return seconds + large * self.device.per_large_byte, work
+        return max(seconds, products), work
 
     def _hold(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -124,6 +139,25 @@ def operations_of(function: Any) -> Callable[..., int] | None:
     packet = function.overloadpacket
     formula: Callable[..., int] | None = flop_registry.get(packet)
     return formula or flop_registry.get(getattr(torch.ops.aten, packet.__name__.removesuffix("_"), None))
+
+
+@cache
+def composite(function: Any) -> bool:
+    """Whether an operation is made of others."""
+    kind = torch._C.DispatchKey.CompositeImplicitAutograd
+    return kind in function.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), kind)
+
+
+def form(value: Any) -> Hashable | None:
+    """What the result of an operation follows from; None if that may be the numbers of a tensor."""
+    if isinstance(value, Tensor):
+        return None if value.device.type != "meta" else (value.shape, value.stride(), value.dtype)
+    if isinstance(value, (tuple, list)):
+        parts = tuple(map(form, value))
+        return None if None in parts else parts
+    if isinstance(value, dict):
+        return form(tuple(value.items()))
+    return (type(value), value)
 
 
 def bytes_of(values: Iterable[Tensor]) -> int:
