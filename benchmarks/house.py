@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -63,23 +63,25 @@ PARTICIPLES = frozenset(
     ]
 )
 """Names that say what happened to a value and not what it is."""
-PLACES = re.compile(
-    r"isinstance\([^()]*(?:Engine|Learner|Sampler)\b|\b(?:learner|engine\.type|launch\.type) (?:==|!=|in|not in) "
-)
-"""A test on a concrete engine or learner, or on the text of the setting that chooses one."""
+MAKERS = ("gnomon.run.makers.", "gnomon.config.placement")
+"""Modules that may know the concrete class of an engine or a learner, or the text of the setting that chooses it."""
+CHOOSING = re.compile(r"(?:.*\.)?(?:learner|engine\.type|launch\.type)")
+"""A value of such a setting in code."""
+PARTS = ({"sample", "load"}, {"forward_backward", "optim_step"})
+"""Methods of an engine, and of a learner."""
 BY_SCRIPT = re.compile(
     r"(reference|reference-curves|mistakes|models|gallery|objective-names|objectives|reasoning-gym-trust)\.md|objectives/"
 )
 """Pages of docs/ that a script writes."""
 
 
-def trees() -> dict[str, ast.Module]:
-    """Every module of the package by its dotted name."""
+def trees(folder: Path = SOURCE) -> dict[str, ast.Module]:
+    """Every module of a package by its dotted name."""
     return {
-        ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+        ".".join(file.relative_to(folder.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
             file.read_text(encoding="utf-8")
         )
-        for file in sorted(SOURCE.rglob("*.py"))
+        for file in sorted(folder.rglob("*.py"))
     }
 
 
@@ -172,6 +174,50 @@ def prompt_files() -> list[str]:
     return sorted(str(Path(file).relative_to(SOURCE)) for file in files if file.startswith(str(SOURCE)))
 
 
+def concrete(modules: Mapping[str, ast.Module]) -> set[str]:
+    """Names of the classes that are engines or learners, and no protocols."""
+    classes = [node for tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    names: set[str] = set()
+    while True:
+        more = {
+            node.name
+            for node in classes
+            for bases in ({ast.unparse(base) for base in node.bases},)
+            for methods in (
+                {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)},
+            )
+            if "Protocol" not in bases and (bases & names or any(own <= methods for own in PARTS))
+        }
+        if more <= names:
+            return names
+        names |= more
+
+
+def place_tests(modules: Mapping[str, ast.Module]) -> Iterator[tuple[str, int, str]]:
+    """Where code asks for the concrete class of an engine or a learner, or compares the text of the setting that
+    chooses one: module, line and code."""
+    names = concrete(modules)
+    for module, tree in modules.items():
+        for node in ast.walk(tree):
+            asked: list[ast.expr] = []
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+                asked = node.args[1:]
+            elif isinstance(node, ast.MatchClass):
+                asked = [node.cls]
+            elif isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                texts = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in walked(sides))
+                if texts and any(CHOOSING.fullmatch(ast.unparse(side)) for side in sides):
+                    yield module, node.lineno, ast.unparse(node)
+                asked = sides
+            if any(isinstance(each, ast.Name) and each.id in names for each in walked(asked)):
+                yield module, node.lineno, ast.unparse(node)
+
+
+def walked(nodes: Iterable[ast.expr]) -> Iterator[ast.AST]:
+    return (each for node in nodes for each in ast.walk(node))
+
+
 def words_of_docs() -> dict[str, list[int]]:
     """Pages and words: the core's that people write, those that scripts write, and the laboratory's."""
     result = {"written by hand": [0, 0], "written by scripts": [0, 0], "laboratory": [0, 0]}
@@ -205,7 +251,8 @@ def measure() -> dict[str, Any]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Name | ast.arg)
     )
-    places = [(file, line) for file, text in texts.items() for line in text.splitlines() if PLACES.search(line)]
+    everywhere = {name: tree for folder in (SOURCE, *BESIDE) for name, tree in trees(folder).items()}
+    asking = [module for module, _, _ in place_tests(everywhere)]
     run = prompt_files()
     return {
         "lines": sum(lines for lines, _ in packages.values()),
@@ -219,7 +266,8 @@ def measure() -> dict[str, Any]:
         "packages of a prompt": len({file.partition("/")[0] for file in run}),
         "circles": circles(graph),
         "duplicates": len(duplicates(modules)),
-        "tests on engines and learners": [len(places), len({file for file, _ in places})],
+        "tests on engines and learners": sum(not module.startswith(MAKERS) for module in asking),
+        "the same in makers": sum(module.startswith(MAKERS) for module in asking),
         "participles as names": sum(names[name] for name in PARTICIPLES),
         "place as a name": names["place"],
         "files of a setting": {

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gnomon.config import RunConfig
+from gnomon.config.placement import LearnerPlace
 from gnomon.engines.remote import Loaded
 from gnomon.envs.base import Env
 from gnomon.errors import ResourceError
@@ -85,7 +86,7 @@ def connect(config: RunConfig, undo: ExitStack) -> None:
         return
     address = config.launch.address
     if not address:
-        learner = config.launch.learner.get("CPU", 1.0) if config.learner == "ray" else 0.0
+        learner = config.launch.learner.get("CPU", 1.0) if config.placement.learner is LearnerPlace.CLUSTER else 0.0
         own = OwnCluster(math.ceil(config.launch.samplers * max(config.launch.cpus, 1.0) + learner))
         undo.callback(own.close)
         address = own.address

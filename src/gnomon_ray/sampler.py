@@ -11,9 +11,8 @@ import torch
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Versioned
-from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import Loaded
-from gnomon.engines.vllm import VLLM
+from gnomon.engines.threaded import Changeable
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
@@ -100,8 +99,8 @@ class Sampler:
                 (handle,) = loaded.handle
                 weights = await handle
                 engine.tier = loaded.tier
-                if isinstance(engine, VLLM):
-                    await asyncio.to_thread(engine.load, weights)  # It waits for its worker.
+                if isinstance(engine, Versioned):
+                    await asyncio.to_thread(runner.engine.load, weights)  # It waits for its own process.
                 else:
                     engine.load(weights)
                 self._loads[loaded.engine] = loaded.load
@@ -110,7 +109,7 @@ class Sampler:
     def _runner(self, number: int) -> LocalRunner:
         """A new runner with an engine of its own. Args: number: as in `Loaded`."""
         engine = make_engine(self.config) if number >= 0 else make_opponent(self.config, make_past(self.config))
-        if isinstance(engine, Embedded | VLLM):
+        if isinstance(engine, Changeable):
             engine.in_flight = self.config.rollout.in_flight
         runner = self._runners[number] = LocalRunner(
             self._env,

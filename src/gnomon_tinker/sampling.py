@@ -9,12 +9,12 @@ from typing import Any
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import sample_all
-from gnomon.engines.embedded import Embedded
 from gnomon.keys import Key
 from gnomon.models.scoring import score
 from gnomon.models.weights import WeightsRef
 from gnomon.run.loops import finished
 from gnomon.run.makers import make_engine
+from gnomon.run.makers.policy import policy_of
 from gnomon.types import Completion, Request, Sampling
 
 __all__ = ["Sampler"]
@@ -28,9 +28,10 @@ class Sampler:
 
     def __init__(self, config: RunConfig) -> None:
         engine = make_engine(config)
-        if not isinstance(engine, Embedded):
+        policy = policy_of(engine)
+        if policy is None:
             raise ValueError("a learner's server samples with the embedded engine")
-        self._engine, self._loaded = engine, ""
+        self._engine, self._policy, self._loaded = engine, policy, ""
 
     def sample(
         self, name: str, weights: WeightsRef | None, body: Mapping[str, Any], key: Key
@@ -55,7 +56,7 @@ class Sampler:
         found = finished(sample_all(self._engine, requests))
         if not body.get("prompt_logprobs"):
             return found, []
-        scored = score(self._engine.policy, [prompt[:1]], [(0, prompt[1:])]).tolist() if len(prompt) > 1 else []
+        scored = score(self._policy, [prompt[:1]], [(0, prompt[1:])]).tolist() if len(prompt) > 1 else []
         return found, [nan, *scored]
 
     def close(self) -> None:

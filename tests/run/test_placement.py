@@ -39,6 +39,6 @@ def test_the_settings_decide(settings: dict[str, Any], expected: tuple[Any, ...]
 
 
 def test_parts_that_were_passed_have_places_of_their_own() -> None:
-    placement = Placement.of("object:Mine", "object:Other", ranks=0, samplers=0)
+    placement = Placement.of("object:Mine", "object:Other", ranks=0, samplers=2, launch="local")
     assert placement.learner is LearnerPlace.OBJECT and placement.engine is EngineKind.OBJECT
     assert not placement.same_numbers and not placement.learner_has_own_device

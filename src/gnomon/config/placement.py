@@ -49,11 +49,12 @@ class Placement:
     """Processes of a Ray cluster that sample; 0: the process of the run samples."""
 
     @classmethod
-    def of(cls, learner: str, engine: str, ranks: int, samplers: int) -> Placement:
-        """Args: as the settings; samplers: 0 without a cluster."""
+    def of(cls, learner: str, engine: str, ranks: int, samplers: int, launch: str) -> Placement:
+        """Args: as the settings."""
         where = LearnerPlace(learner if learner in ("local", "ray") else learner.partition(":")[0].removesuffix("s"))
         target = {LearnerPlace.SERVER: learner, LearnerPlace.SERVICE: learner.removeprefix(TINKER)}.get(where, "")
         kind = EngineKind(engine.partition(":")[0])
+        samplers = samplers if launch == "ray" else 0
         return cls(learner=where, target=target, engine=kind, ranks=ranks, samplers=samplers)
 
     @property

@@ -520,8 +520,7 @@ class RunConfig(Section):
     @property
     def placement(self) -> Placement:
         """Where the run samples and learns."""
-        samplers = self.launch.samplers if self.launch.type == "ray" else 0
-        return Placement.of(self.learner, self.engine.type, self.ranks, samplers)
+        return Placement.of(self.learner, self.engine.type, self.ranks, self.launch.samplers, self.launch.type)
 
     def env_of(self, name: str) -> Env:
         """The environment of an evaluation set."""

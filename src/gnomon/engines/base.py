@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gnomon.models.weights import WeightsRef
 from gnomon.stats import Stats
 from gnomon.types import Completion, Request
 
-__all__ = ["Counted", "Engine", "Grouping", "Mixing", "Sleeping", "Tier", "Versioned", "sample_all"]
+__all__ = [
+    "Counted",
+    "Engine",
+    "Grouping",
+    "Mixing",
+    "Playing",
+    "Sleeping",
+    "Tier",
+    "Twinned",
+    "Versioned",
+    "sample_all",
+]
 
 
 class Tier(StrEnum):
@@ -95,6 +106,32 @@ class Mixing(Protocol):
     @property
     def mixes(self) -> bool:
         """Whether they may."""
+        ...
+
+
+@runtime_checkable
+class Twinned(Protocol):
+    """An engine beside which there can be others with the same settings and other weights."""
+
+    def twin(self, number: int) -> Engine:
+        """Another engine, on the same tier. Args: number: of it, from 1, by which samplers know it."""
+        ...
+
+
+@runtime_checkable
+class Playing(Protocol):
+    """An engine whose samplers, in other processes, play whole episodes."""
+
+    async def play(self, episode: bytes, others: Sequence[Any], deadline: Any) -> bytes:
+        """How an episode ended. Args: others: weights of the other engines in it."""
+        ...
+
+    def count(self, stats: Stats) -> None:
+        """Add what went wrong in the engine of a sampler."""
+        ...
+
+    def opponent(self, *, fixed: bool) -> Engine:
+        """The engine of the opponent of this one's policy. Args: fixed: whether its weights are those of a folder."""
         ...
 
 

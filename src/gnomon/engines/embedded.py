@@ -150,6 +150,13 @@ class Embedded:
         """What the loads since the last call have proved; nothing where the engine is exact."""
         return self._receipts.stats()
 
+    def twin(self, number: int) -> Embedded:
+        """As of `Twinned`; it shares the frozen weights."""
+        rounds, threads = self._receipts.rounds, self._threads.count
+        engine = Embedded(self.policy.twin(), rounding=self.rounding, bound=self.bound, rounds=rounds, threads=threads)
+        engine.tier = self.tier
+        return engine
+
     @property
     def grouping(self) -> str:
         """As of `Grouping`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gnomon.engines.base import Tier
+from gnomon.engines.threaded import Thread
 from gnomon.models.weights import WeightsRef
 from gnomon.stats import Stats, Sum, merge
 from gnomon.types import Completion, Request
@@ -59,6 +60,7 @@ class RemoteEngine:
         self.versions: Mapping[str, str] = {}
         """As of the samplers' engines, after `ask_versions`."""
         self.in_flight = False
+        self.thread: Thread | None = None
         self._present: tuple[int, Any] = (0, None)
         """Number of the last load, and handle of its weights. One thread may read it while another loads."""
         self._newest: int | None = None
@@ -78,6 +80,11 @@ class RemoteEngine:
         completion: Completion = await self.fleet.call("sample", self.loaded, request)
         return completion
 
+    async def play(self, episode: bytes, others: Sequence[Any], deadline: Any) -> bytes:
+        """As of `Playing`; others: their `loaded`."""
+        played: bytes = await self.fleet.call("play", self.loaded, episode, others, deadline)
+        return played
+
     async def measure(self, prompts: Sequence[tuple[int, ...]]) -> float:
         """`Embedded.measure` of a sampler."""
         gap: float = await self.fleet.call("measure", self.loaded, prompts)
@@ -88,7 +95,6 @@ class RemoteEngine:
         self.versions = await self.fleet.call("versions", self.loaded)
 
     def count(self, stats: Stats) -> None:
-        """Add what went wrong in the engine of a sampler."""
         self._counts.append(stats)  # The threads of two batches may do so at the same time.
 
     def counts(self) -> Stats:
@@ -112,9 +118,7 @@ class RemoteEngine:
         """The samplers are not the engine's to end."""
 
     def twin(self, number: int) -> RemoteEngine:
-        """An engine with the same samplers and tier, and other weights."""
         return RemoteEngine(self.fleet, number, self.tier)
 
     def opponent(self, *, fixed: bool) -> RemoteEngine:
-        """The engine of the opponent of this one's policy. Args: fixed: whether its weights are those of a folder."""
         return RemoteEngine(self.fleet, -1 - self.number, self.tier, fixed=fixed)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -15,7 +15,7 @@ from gnomon.models.weights import WeightsRef
 from gnomon.stats import Stats
 from gnomon.types import Completion, Request
 
-__all__ = ["Changeable", "LoopThread", "Thread", "Threaded"]
+__all__ = ["Changeable", "LoopThread", "Renewing", "Thread", "Threaded"]
 
 T = TypeVar("T")
 
@@ -67,11 +67,22 @@ class LoopThread:
         self._loop.close()
 
 
+@runtime_checkable
 class Changeable(Engine, Protocol):
     """An engine that can load weights while it samples, if `in_flight` is set."""
 
     tier: Tier
     in_flight: bool
+
+
+@runtime_checkable
+class Renewing(Engine, Counted, Protocol):
+    """An engine that takes requests from any thread, and loads weights while it samples."""
+
+    @property
+    def thread(self) -> Thread | None:
+        """Where it samples; None for other processes."""
+        ...
 
 
 class Threaded:

@@ -326,20 +326,20 @@ class Policy(torch.nn.Module):
             self.adapter = None
             self.masters = Masters(self.state(), self.precision)
 
-    def twin(self, adapter: Adapter) -> Policy:
-        """A policy that is not trained, with an adapter of its own and with the frozen weights of this one, not copied.
+    def twin(self, adapter: Adapter | None = None) -> Policy:
+        """A policy that is not trained, with a copy of what is trained of this one. Frozen weights are not copied.
 
         Its whole passes are computed by `Packed`, as an engine's are.
-        Args: adapter: of the same rank and targets as the one of this policy.
+        Args: adapter: to begin with, of the same rank and targets; by default as it is.
         """
-        assert self.adapter is not None
         shared = [self.tokenizer, *(value for value in self.model.parameters() if not value.requires_grad)]
         policy = deepcopy(self, {id(value): value for value in shared})
         policy.precision = self.precision.alone
         policy.whole = Packed if self.packs else self.whole
-        assert policy.adapter is not None
-        policy.adapter.adapter = adapter
-        policy.adapter.begin()
+        if adapter:
+            assert policy.adapter is not None
+            policy.adapter.adapter = adapter
+            policy.adapter.begin()
         return policy
 
     @torch.no_grad()

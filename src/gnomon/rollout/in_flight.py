@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from gnomon.engines.remote import RemoteEngine
-from gnomon.engines.threaded import LoopThread, Thread, Threaded
+from gnomon.engines.threaded import LoopThread, Renewing
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Order, staleness
@@ -27,27 +26,24 @@ class InFlight:
 
     Batch k begins when step k − lag begins, and is trained in step k as a whole. So no weights of its tokens are older
     than those of step k − lag, and none of its rollouts is left out because it took long. Which token is the first with
-    new weights depends on the clock.
+    new weights depends on the clock. They are sampled in the engine's thread, or in a new one, which ends with them.
 
     Args:
         actors: lag + 1, all with this engine, because every unfinished batch has its own.
         steps: number of batches of the run.
-        thread: where they are sampled; by default a new one, which ends with the batches.
     """
 
     exact = False
     """A token may be older than the weights that it is trained with."""
 
-    def __init__(
-        self, engine: Threaded | RemoteEngine, actors: Sequence[Actor], steps: int, thread: Thread | None = None
-    ) -> None:
+    def __init__(self, engine: Renewing, actors: Sequence[Actor], steps: int) -> None:
         self.engine, self.actors, self.lag, self.steps = engine, tuple(actors), len(actors) - 1, steps
         self._open: dict[int, Future[list[Group]]] = {}
         """Unfinished batches, by step."""
         self._begun: dict[int, str] = {}
         """Identity of the weights that each of them began with, also before a resume: it names their episodes."""
         self._stats: Stats = {}
-        self._thread, self._own = thread, thread is None
+        self._thread, self._own = engine.thread, engine.thread is None
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         self.engine.load(weights)

@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from gnomon.engines.base import Counted
+from gnomon.engines.base import Counted, Playing
 from gnomon.engines.remote import RemoteEngine
 from gnomon.rollout.played import Played
 from gnomon.rollout.runner import Episode, LocalRunner
@@ -29,7 +29,7 @@ class RemoteRunner:
     room = 2**20
     """The samplers limit how many episodes they run; others wait, in order."""
 
-    def __init__(self, engine: RemoteEngine, shared: dict[str, Any]) -> None:
+    def __init__(self, engine: Playing, shared: dict[str, Any]) -> None:
         self.engine = engine
         self._names = {id(value): name for name, value in (shared | {"engine": engine}).items()}
 
@@ -38,7 +38,7 @@ class RemoteRunner:
         deadline = Deadline(episode.deadline)
         request = self._written(replace(episode, deadline=inf), others)
         loaded = [each.loaded for each in others]
-        answer = await self.engine.fleet.call("play", self.engine.loaded, request, loaded, deadline)
+        answer = await self.engine.play(request, loaded, deadline)
         end, counts = pickle.loads(answer)
         self.engine.count(counts)
         return Played(task=episode.task, speakers=episode.speakers, **end)

@@ -10,9 +10,8 @@ from typing import Any, get_args
 import torch
 
 from gnomon.config import Policy, RunConfig
-from gnomon.config.placement import LearnerPlace
+from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.engines.base import Tier
-from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import confined
 from gnomon.errors import GnomonError
 from gnomon.keys import Key
@@ -75,7 +74,7 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     prompts = [joined(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
     sampling = replace(make_sampling(config), stop_ids=renderer.stop)
     own, dtypes = config.engine.type, get_args(Policy.model_fields["dtype"].annotation)
-    engines = dict.fromkeys(["embedded", own] if own != "tinker" else [own])
+    engines = [own] if config.placement.engine is EngineKind.SERVICE else dict.fromkeys(["embedded", own])
     for dtype in [config.policy.dtype] if config.placement.learner is not LearnerPlace.LOCAL else dtypes:
         some = [
             chosen(config, dtype, engine, engine_dtype)
@@ -121,8 +120,7 @@ def line(
         with ExitStack() as undo:
             engine = make_engine(config, learner)
             undo.callback(engine.close)
-            if isinstance(engine, Embedded):
-                engine.tier = Tier.MEASURED  # Else a load is refused whose probe differs in a bit.
+            engine.tier = Tier.MEASURED  # Else a load is refused whose probe differs in a bit.
             engine.load(learner.publish())
             stats = sampled(engine, alternating(learner, engine), prompts, sampling, Key(config.seed).at("mismatch"))
     except GnomonError as error:

@@ -54,7 +54,7 @@ def simulate(
     from math import inf
 
     config, _ = configured(what, settings)
-    if servers and config.launch.type == "ray":
+    if servers and config.placement.samplers:
         raise ConfigError(
             "E197",
             "--servers cannot be combined with launch=ray",

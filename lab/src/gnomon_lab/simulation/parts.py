@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
+from typing import TypeVar
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine as AnyEngine
-from gnomon.engines.base import Tier
+from gnomon.engines.base import Playing, Tier
 from gnomon.engines.remote import RemoteEngine
-from gnomon.engines.threaded import Threaded
+from gnomon.engines.threaded import Renewing, Threaded
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
@@ -31,6 +33,8 @@ from gnomon_lab.simulation.server import Server
 
 __all__ = ["Parts"]
 
+T = TypeVar("T", Engine, RemoteEngine)
+
 
 class Parts:
     """Made inside a running loop. Args: as of `simulate`; head: counts what passes through the process of the run."""
@@ -51,31 +55,29 @@ class Parts:
         self._shared = {"renderer": self._renderer, "tokenizer": self._tokenizer}
         self._selector = make_selector(config, env)
         self._limits = Limits(turns=config.rollout.turns or None)
-        remote = config.launch.type == "ray"
-        places = config.launch.samplers if remote else 1
-        self.workers = [Calls(env, config.workers.count, call, load.right) for _ in range(places)]
-        if remote:
-            samplers = Samplers(config, load.speed, key, head, self._runner, self._shared)
-            self._clusters = samplers.clusters
+        samplers = config.placement.samplers
+        self.workers = [Calls(env, config.workers.count, call, load.right) for _ in range(samplers or 1)]
+        if samplers:
+            fleet = Samplers(config, load.speed, key, head, self._runner, self._shared)
+            self._clusters = fleet.clusters
             numbers = count()
-            self._schedule(lambda: RemoteEngine(samplers, next(numbers)))
+            self._schedule(lambda: RemoteEngine(fleet, next(numbers)), in_flight)
         else:
             self._clusters = [Cluster(load.servers, load.speed, key, head)]
-            self._schedule(lambda: Engine(self._clusters[0], load.length))
+            self._schedule(lambda: Engine(self._clusters[0], load.length), partial(Threaded, thread=SameThread()))
         self.servers = [server for cluster in self._clusters for server in cluster.members]
 
-    def _schedule(self, engine: Callable[[], Engine | RemoteEngine]) -> None:
-        """Args: engine: makes one."""
-        rollout, steps, thread = self.config.rollout, self.config.budget.steps, SameThread()
+    def _schedule(self, engine: Callable[[], T], in_flight: Callable[[T], Renewing]) -> None:
+        """Args: engine: makes one; in_flight: has it load weights while it samples."""
+        rollout, steps = self.config.rollout, self.config.budget.steps
         lag = min(rollout.lag, steps)
         if rollout.in_flight:
-            made = engine()
-            shared = in_flight(made) if isinstance(made, RemoteEngine) else Threaded(made, thread)
+            shared = in_flight(engine())
             self.actor, *ahead = [self._acting(shared) for _ in range(lag + 2)]
-            self.batches = InFlight(shared, ahead, steps, thread)
+            self.batches = InFlight(shared, ahead, steps)
         elif lag:
             self.actor, *ahead = [self._acting(engine()) for _ in range(lag + 2)]
-            self.batches = Ahead(ahead, steps, thread)
+            self.batches = Ahead(ahead, steps, SameThread())
         else:
             self.actor = self._acting(engine())
             self.batches = InTurn(self.actor)
@@ -104,11 +106,11 @@ class Parts:
             workers=self.workers[0],  # type: ignore[arg-type]
             limits=self._limits,
             selector=self._selector,
-            runner=RemoteRunner(engine, self._shared) if isinstance(engine, RemoteEngine) else None,
+            runner=RemoteRunner(engine, self._shared) if isinstance(engine, Playing) else None,
         )
 
 
 def in_flight(engine: RemoteEngine) -> RemoteEngine:
     """The engine, so that it loads weights while it samples."""
-    engine.in_flight, engine.tier = True, Tier.MEASURED
+    engine.in_flight, engine.tier, engine.thread = True, Tier.MEASURED, SameThread()
     return engine

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gnomon.config import RunConfig
-from gnomon.engines.base import Engine
+from gnomon.engines.base import Engine, Playing
 from gnomon.engines.embedded import Embedded
-from gnomon.engines.remote import RemoteEngine
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
@@ -72,7 +71,7 @@ def make_actor(
         reward=make_reward(config, env, engine, renderer),
         relabel=make_relabel(env, row, tokenizer, renderer),
         greedy=Need.GREEDY in row.asks,
-        runner=RemoteRunner(engine, shared) if isinstance(engine, RemoteEngine) else None,
+        runner=RemoteRunner(engine, shared) if isinstance(engine, Playing) else None,
         progress=progress,
     )
 
@@ -103,7 +102,7 @@ def make_speakers(
         ahead = config.rollout.lag if past else 0
         past = past or make_past(config)
         engine, renderer = own.speaker.engine, own.speaker.renderer
-        if isinstance(engine, RemoteEngine):
+        if isinstance(engine, Playing):
             opponent: Engine = engine.opponent(fixed=past is None)
         else:
             embedded = make_opponent(config, past)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from gnomon.config import RunConfig
-from gnomon.engines.base import Engine
-from gnomon.engines.embedded import Embedded
-from gnomon.engines.remote import RemoteEngine
-from gnomon.engines.threaded import Threaded
+from gnomon.engines.base import Twinned
+from gnomon.engines.threaded import Renewing
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.learners.base import Learner
-from gnomon.learners.local import LocalLearner
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Ahead, Batches, InTurn
@@ -20,7 +17,6 @@ from gnomon.rollout.in_flight import InFlight
 from gnomon.rollout.opponents import Against
 from gnomon.rollout.order import TaskOrder
 from gnomon.run.makers.actor import make_actor
-from gnomon.run.makers.engine import make_embedded
 from gnomon.run.recorded_runs import make_replay
 
 __all__ = ["make_batches"]
@@ -56,11 +52,10 @@ def make_sampled(
         order=order,
         past=past,
     )
-    if config.rollout.in_flight and isinstance(actor.engine, Threaded | RemoteEngine):
+    if config.rollout.in_flight and isinstance(actor.engine, Renewing):
         actors = [make(engine=actor.engine) for _ in range(lag + 1)]
-        thread = actor.engine.thread if isinstance(actor.engine, Threaded) else None
-        return InFlight(actor.engine, actors, config.budget.steps, thread)
-    if config.rollout.in_flight or not isinstance(actor.engine, Embedded | RemoteEngine):
+        return InFlight(actor.engine, actors, config.budget.steps)
+    if config.rollout.in_flight or not isinstance(actor.engine, Twinned):
         raise ConfigError(
             "E046",
             "rollout.lag needs the embedded engine",
@@ -68,16 +63,4 @@ def make_sampled(
             why="the batches that are sampled ahead have different weights, each in an engine of its own",
             fix="engine=embedded, or rollout.lag=0",
         )
-    engines = [twin(actor.engine, number, config, learner) for number in range(1, lag + 2)]
-    return Ahead([make(engine=engine) for engine in engines], config.budget.steps)
-
-
-def twin(engine: Embedded | RemoteEngine, number: int, config: RunConfig, learner: Learner) -> Engine:
-    """Another engine with the same settings, on the tier that was measured. Args: number: of it, from 1."""
-    if isinstance(engine, RemoteEngine):
-        return engine.twin(number)
-    engine_twin = make_embedded(config, learner)
-    engine_twin.tier = engine.tier
-    if isinstance(learner, LocalLearner):
-        engine_twin.policy.share_base(learner.policy)
-    return engine_twin
+    return Ahead([make(engine=actor.engine.twin(number)) for number in range(1, lag + 2)], config.budget.steps)

@@ -12,7 +12,7 @@ from gnomon.config.placement import EngineKind
 from gnomon.engines.base import Engine, Sleeping, Tier, Versioned
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
-from gnomon.engines.threaded import Threaded
+from gnomon.engines.threaded import Changeable, Renewing, Threaded
 from gnomon.engines.tinker import TinkerEngine
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
@@ -21,8 +21,6 @@ from gnomon.errors import ConfigError, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.learners.alternating import Alternating
 from gnomon.learners.base import Learner
-from gnomon.learners.local import LocalLearner
-from gnomon.learners.served import ServedLearner
 from gnomon.models.backends import has_experts
 from gnomon.models.folder import model_folder, table
 from gnomon.models.policy import Policy
@@ -32,7 +30,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import LONG_PROBE, PROBE
 from gnomon.rendering import Renderer, joined
 from gnomon.run.loops import finished
-from gnomon.run.makers.policy import attention_of, make_adapter, make_device, make_policy, make_precision
+from gnomon.run.makers.policy import attention_of, make_adapter, make_device, make_policy, make_precision, policy_of
 from gnomon.run.sampled import sampled
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
@@ -92,12 +90,12 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
 
 def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
     """A policy with the frozen weights of a learner that has the model and the adapter of the settings; else None."""
-    adapter = make_adapter(config, blank=False)
-    if adapter is None or numbers_differ(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
+    adapter, policy = make_adapter(config, blank=False), policy_of(learner)
+    if adapter is None or numbers_differ(config) or policy is None or not policy.adapter:
         return None
-    policy, folder, blank = learner.policy, model_folder(config.policy.path), replace(adapter, blank=True)
+    folder, blank = model_folder(config.policy.path), replace(adapter, blank=True)
     expected = (folder, make_precision(config), make_device(config.policy.device).type, blank)
-    has = (policy.folder, policy.precision, policy.device.type, learner.policy.adapter.adapter)
+    has = (policy.folder, policy.precision, policy.device.type, policy.adapter.adapter)
     return policy.twin(adapter) if has == expected else None
 
 
@@ -110,9 +108,12 @@ def probe_bound(config: RunConfig) -> float:
 
 def probe_tokens(config: RunConfig) -> int:
     """Number of tokens of the probe; more where the engine's log-probabilities are not the learner's in every bit."""
-    if config.placement.engine is EngineKind.EMBEDDED and not apart(config):
-        return PROBE
-    return min(LONG_PROBE, max(2, config.rollout.context - 1))
+    return PROBE if may_be_exact(config) else min(LONG_PROBE, max(2, config.rollout.context - 1))
+
+
+def may_be_exact(config: RunConfig) -> bool:
+    """Whether the engine computes as the learner does, so that both may agree in every bit."""
+    return config.placement.engine is EngineKind.EMBEDDED and not apart(config)
 
 
 def engine_dtype(config: RunConfig) -> str:
@@ -166,15 +167,16 @@ def alternating(learner: Learner, engine: Engine) -> Learner:
 
 def share_base(engine: Engine, learner: Learner) -> None:
     """Have both use one copy of the frozen weights, if they are in one process."""
-    if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
-        engine.policy.share_base(learner.policy)
+    if (own := policy_of(engine)) and (trained := policy_of(learner)):
+        own.share_base(trained)
 
 
 def make_in_flight(engine: Engine) -> Engine:
     """The engine, so that it loads weights while it samples. Its tier is `measured`, since the clock decides when."""
-    if isinstance(engine, RemoteEngine):
-        engine.in_flight, engine.tier = True, Tier.MEASURED
-    return Threaded(engine) if isinstance(engine, Embedded | VLLM) else engine
+    if not isinstance(engine, Changeable):
+        return engine
+    engine.in_flight, engine.tier = True, Tier.MEASURED
+    return engine if isinstance(engine, Renewing) else Threaded(engine)
 
 
 def engine_facts(engine: Engine) -> dict[str, Any]:
@@ -196,34 +198,29 @@ def measured(
         distribution is sampled that the learner cannot find again.
     """
     prompts = probe_prompts(renderer, env, config.rollout.context)
-    model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else config.policy.path
-    if isinstance(engine, Embedded) and not apart(config):
+    own = policy_of(engine)
+    where = f"{type(own.model).__name__ if own else config.policy.path} in {engine_dtype(config)}"
+    exact, gaps = may_be_exact(config), list[float]()
+    if isinstance(engine, Embedded) and exact:
         one = 1 in (env.max_turns, config.rollout.turns) and not config.eval.sets
         reach = max(map(len, prompts)) + config.rollout.max_tokens if one else config.rollout.context
-        mismatch = engine.measure(prompts, tokens=min(DECODED, config.rollout.max_tokens), reach=reach)
-        if isinstance(learner, ServedLearner):  # Another machine may have other kernels.
-            engine.tier = Tier.MEASURED
-            mismatch = max(mismatch, by_the_learner(engine, learner, prompts, config))
+        gaps.append(engine.measure(prompts, tokens=min(DECODED, config.rollout.max_tokens), reach=reach))
+    if not gaps or config.placement.learner_has_own_device:  # Another machine may have other kernels.
+        engine.tier = Tier.MEASURED
+        gaps.append(by_the_learner(engine, learner, prompts, config))
+    if isinstance(engine, RemoteEngine):
+        finished(engine.ask_versions())
+        gaps += [finished(engine.measure(prompts))] if exact else []
+    mismatch = max(gaps)
+    if exact:
         engine.tier = tier_of(mismatch, config)
-    else:
-        if not isinstance(engine, VLLM):
-            engine.tier = Tier.MEASURED
-        mismatch = by_the_learner(engine, learner, prompts, config)
-        if isinstance(engine, RemoteEngine) and config.placement.engine is EngineKind.VLLM:
-            finished(engine.ask_versions())
-        elif isinstance(engine, RemoteEngine) and not apart(config):
-            mismatch = max(mismatch, finished(engine.measure(prompts)))
-            engine.tier = tier_of(mismatch, config)
-    bound = (
-        COARSE
-        if numbers_differ(config) or isinstance(engine, TinkerEngine)
-        else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
-    )
+    differs = numbers_differ(config) or config.placement.engine is EngineKind.SERVICE
+    bound = COARSE if differs else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
     if not mismatch <= bound:
         raise NumericsError(
             "E204",
             f"log-probabilities of decoding and scoring differ by {mismatch:.2g}",
-            where=f"{model} in {engine_dtype(config)}",
+            where=where,
             why=f"more than {bound} is not a rounding error: a layer mixes tokens in a way the engine does not support",
             fix="use a model whose layers are attention and feed-forward only",
         )
@@ -231,7 +228,7 @@ def measured(
         raise ConfigError(
             "E045",
             "rollout.top_p and rollout.top_k need a sampler that agrees with the learner in every bit",
-            where=f"{model} in {engine_dtype(config)}",
+            where=where,
             why=f"log-probabilities differ by {mismatch:.2g}, so the two may keep other tokens",
             fix="rollout.top_p=1 rollout.top_k=0, or policy.attention=exact if the model has it (docs/real-models.md)",
         )

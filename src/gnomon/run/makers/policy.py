@@ -18,7 +18,7 @@ from gnomon.models.padded import Padded
 from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 
-__all__ = ["attention_of", "make_device", "make_policy", "make_precision", "make_whole", "with_attention"]
+__all__ = ["attention_of", "make_device", "make_policy", "make_precision", "make_whole", "policy_of", "with_attention"]
 
 
 def make_policy(
@@ -87,6 +87,12 @@ def make_device(name: str, where: str = "policy.device") -> torch.device:
             fix=f"{where}=cpu, or install a driver and a torch with CUDA",
         )
     return torch.device("cuda" if torch.cuda.is_available() and name != "cpu" else "cpu")
+
+
+def policy_of(part: object) -> Policy | None:
+    """The policy of an engine or a learner that computes in this process; None for one that does so elsewhere."""
+    policy = getattr(part, "policy", None)
+    return policy if isinstance(policy, Policy) else None
 
 
 def make_adapter(config: RunConfig, blank: bool) -> Adapter | None:
