@@ -30,7 +30,7 @@ SETTINGS = (
     "rollout.in_flight", "rollout.lag", "policy.lora.rank", "policy.dtype", "optim.lr", "engine.type", "learner",
     "launch.type", "rollout.refill", "eval.samples",
 )  # fmt: skip
-"""Ten settings whose readers are counted."""
+"""Ten settings: the files that read them, and those that name them, in a fix or a sentence too."""
 PARTICIPLES = frozenset(
     [
         "found",
@@ -218,6 +218,15 @@ def walked(nodes: Iterable[ast.expr]) -> Iterator[ast.AST]:
     return (each for node in nodes for each in ast.walk(node))
 
 
+def reads(node: ast.AST, setting: str) -> bool:
+    """Whether an expression is the value of a setting, and not its name in a sentence, a fix or a declaration."""
+    if isinstance(node, ast.Attribute):
+        tail = ".".join(setting.split(".")[-2:]) if "." in setting else f"config.{setting}"
+        return f".{ast.unparse(node)}".endswith(f".{tail}")
+    is_get = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
+    return is_get and "recipe" in ast.unparse(node.func) and ast.unparse(node.args[0]) == repr(setting)
+
+
 def words_of_docs() -> dict[str, list[int]]:
     """Pages and words: the core's that people write, those that scripts write, and the laboratory's."""
     result = {"written by hand": [0, 0], "written by scripts": [0, 0], "laboratory": [0, 0]}
@@ -270,11 +279,14 @@ def measure() -> dict[str, Any]:
         "the same in makers": sum(module.startswith(MAKERS) for module in asking),
         "participles as names": sum(names[name] for name in PARTICIPLES),
         "place as a name": names["place"],
-        "files of a setting": {
-            name: sum(
-                bool(re.search(rf"\bconfig\.{name}\b" if "." not in name else rf"\b{re.escape(name)}\b", t))
-                for t in texts.values()
-            )
+        "files that read a setting, and that name it": {
+            name: [
+                sum(any(reads(node, name) for node in ast.walk(tree)) for tree in modules.values()),
+                sum(
+                    bool(re.search(rf"\bconfig\.{name}\b" if "." not in name else rf"\b{re.escape(name)}\b", t))
+                    for t in texts.values()
+                ),
+            ]
             for name in SETTINGS
         },
         "pages and words of docs": words_of_docs(),

@@ -21,6 +21,7 @@ from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
 from gnomon.models import attention
+from gnomon.models.adapter import Adapter
 from gnomon.models.attention import Prefix
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -263,6 +264,25 @@ def test_a_half_updated_engine_is_found_out():
     stale = replace(weights, tensors={**own, name: own[name] * 1.01})
     with pytest.raises(NumericsError, match="E201"):
         engine.load(stale)
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_twin_has_the_settings_of_its_engine_and_weights_of_its_own(sample, rank):
+    policies = [Policy.load("tiny", adapter=Adapter(rank=rank, key=Key(0)) if rank else None) for _ in range(2)]
+    engine, learner = Embedded(policies[0], bound=0.1), LocalLearner(policies[1])
+    engine.tier = Tier.MEASURED
+    twin = engine.twin(1)
+    assert (twin.tier, twin.bound) == (Tier.MEASURED, 0.1)
+    own = dict(engine.policy.model.named_parameters())
+    assert all((value is own[name]) != value.requires_grad for name, value in twin.policy.model.named_parameters())
+    request = ask(engine.policy, "Compute 1 + 2. End with <answer>...</answer>\n", 0, 30)
+    before = sample(engine, [request])
+    assert sample(twin, [request]) == before
+    for parameter in learner.parameters.values():
+        parameter.grad = torch.ones_like(parameter)
+    learner.optim_step(1e-2)
+    twin.load(learner.publish())
+    assert sample(twin, [request])[0].logprobs != before[0].logprobs and sample(engine, [request]) == before
 
 
 def test_the_tier_is_measured(engine, policy):

@@ -61,7 +61,7 @@ def sizes(config: RunConfig, model: Facts) -> Iterator[Choice]:
 
 def learning_rates(config: RunConfig, model: Facts) -> Iterator[Choice]:
     """Of the policy and of a critic; `sgd` has no default."""
-    usual = rates(config.policy.path, adapter=config.policy.lora.rank > 0)
+    usual = rates(config.policy.path, adapter=config.policy.trains_adapter)
     yield Choice("critic.lr", usual.critic, usual.why)
     if config.optim.type == "adamw":
         yield Choice("optim.lr", usual.policy, usual.why)
@@ -126,7 +126,7 @@ def chosen(config: RunConfig, stage: Stage) -> list[Choice]:
 
 def sentences(config: RunConfig) -> Iterator[str]:
     """What was chosen for the model of a run and why, in a few lines: settings that a command line takes."""
-    usual = rates(config.policy.path, adapter=config.policy.lora.rank > 0)
+    usual = rates(config.policy.path, adapter=config.policy.trains_adapter)
     default = config.optim.type == "adamw" and config.optim.lr == usual.policy
     yield f"Learning rate {config.optim.lr:g}: {usual.why if default else 'as set'}."
     values, shipped, words = leaves(config.model_dump()), leaves(DEFAULTS), dict[str, list[str]]()

@@ -109,6 +109,11 @@ class Policy(Section):
     lora: Lora = Lora()
     """The adapter that is trained instead of all weights."""
 
+    @property
+    def trains_adapter(self) -> bool:
+        """Whether an adapter is trained instead of all weights."""
+        return self.lora.rank > 0
+
 
 class Rollout(Section):
     """What is sampled in a step."""
@@ -521,6 +526,16 @@ class RunConfig(Section):
     def placement(self) -> Placement:
         """Where the run samples and learns."""
         return Placement.of(self.learner, self.engine.type, self.ranks, self.launch.samplers, self.launch.type)
+
+    @property
+    def engine_dtype(self) -> str:
+        """Precision of the engine, by its own name."""
+        return self.policy.dtype if self.engine.dtype == "policy" else self.engine.dtype
+
+    @property
+    def ahead(self) -> int:
+        """Most steps between the sampling of a batch and its training."""
+        return min(self.rollout.lag, self.budget.steps)
 
     def env_of(self, name: str) -> Env:
         """The environment of an evaluation set."""

@@ -48,7 +48,7 @@ def tinker(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 def refused(config: RunConfig) -> Iterator[tuple[str, str, str]]:
     """Name of a setting, why the service does not support its value, and a setting to use instead."""
     lora, usual, rollout = config.policy.lora, Lora(), config.rollout
-    if not lora.rank:
+    if not config.policy.trains_adapter:
         yield "policy.lora.rank", "the service trains adapters only", "policy.lora.rank=32"
     for name in ("alpha", "targets"):
         if getattr(lora, name) != getattr(usual, name):

@@ -122,7 +122,7 @@ def require_free(name: str, folder: Path) -> None:
 
 def chosen_dtype(config: RunConfig, dtype: str, merged: bool) -> str:
     """The dtype of what is written. Raises: ConfigError E051, E053."""
-    adapter = bool(config.policy.lora.rank)
+    adapter = config.policy.trains_adapter
     if merged and not adapter:
         raise ConfigError(
             "E053", "the run has no adapter to merge", where="--merged", why="it trained every weight of its model",

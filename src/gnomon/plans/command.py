@@ -23,7 +23,6 @@ from gnomon.plans.lengths import Lengths, recorded_lengths, supposed_lengths
 from gnomon.plans.passes import decoding, meta_policy, texts, training
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import outcome, plan_text
-from gnomon.run.makers.engine import engine_dtype
 from gnomon.store import RunReader
 from gnomon.types import Request, Sampling
 
@@ -43,7 +42,7 @@ def plan_of(config: RunConfig, name: str, prompt: int | None, reply: int | None,
             lengths = recorded_lengths(config, reader)
     else:
         lengths = supposed_lengths(config, prompt, reply)
-    dtypes = (config.policy.dtype, engine_dtype(config))
+    dtypes = (config.policy.dtype, config.engine_dtype)
     hardware = device(name, resident(), dtypes)
     if hardware.measured:  # Now the program holds a tokenizer and what first passes leave, as it does in a run.
         hardware = replace(calibrated(hardware), program=resident())

@@ -46,8 +46,7 @@ def own_machine(config: RunConfig, device: Device) -> bool:
 
 def engines(config: RunConfig) -> int:
     """Engines of a process that samples: with a lag, one per step in progress and the one that evaluates."""
-    lag = min(config.rollout.lag, config.budget.steps)
-    return lag + 2 if lag and not config.rollout.in_flight else 1
+    return config.ahead + 2 if config.ahead and not config.rollout.in_flight else 1
 
 
 def episodes_at_once(config: RunConfig, prompts: Sequence[int], group: int) -> tuple[Sequence[int], float]:
@@ -99,7 +98,7 @@ def assign(
         if train.peak + ASLEEP >= sum(awake.values()):
             return Places(phase="training", run={**alone, "vLLM, asleep": ASLEEP, **own_parts})
         return Places(phase="sampling", run={**program, **state, **awake, **own_parts})
-    together = config.placement.engine is EngineKind.VLLM or config.rollout.lag > 0 or bool(ranks and not cpu)
+    together = config.placement.engine is EngineKind.VLLM or config.ahead > 0 or bool(ranks and not cpu)
     phase, more = busiest(decode, train, together=together)
     if together:
         more[FREED] = freed(device, sampling.peak, sampling) + freed(device, train.peak, train)

@@ -37,7 +37,7 @@ from gnomon.plans.states import (
     step_seconds,
     sum_memory,
 )
-from gnomon.run.makers.engine import apart, engine_dtype, numbers_differ
+from gnomon.run.makers.engine import apart, numbers_differ
 from gnomon.run.makers.learner import sparing
 from gnomon.run.makers.objective import full_kl, make_objective
 from gnomon.run.makers.policy import make_adapter, make_precision
@@ -188,7 +188,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         what, fix = "a run on the Tinker service cannot be planned", "learner=local engine=embedded"
         raise ConfigError("E073", what, where="learner", why="its machines are not known", fix=fix)
     folder, whole = described(config.policy.path), layout_of(config, device)
-    sampling_precision = Precision.only(getattr(torch, engine_dtype(config)))
+    sampling_precision = Precision.only(getattr(torch, config.engine_dtype))
 
     trained_model = Deep(lambda layers: trainable(config, whole, layers))
     sampling_model = Deep(lambda layers: meta_policy(folder, sampling_precision, make_adapter(config, True), layers))
@@ -297,12 +297,10 @@ def held_versions(config: RunConfig, device: Device) -> int:
     Samplers in a cluster read theirs from the memory of the run's machine, and so does every engine of a learner in
     several processes.
     """
-    lag = min(config.rollout.lag, config.budget.steps)
     if config.placement.samplers:
-        copies = lag + 1 if config.rollout.in_flight else engines(config)
+        copies = config.ahead + 1 if config.rollout.in_flight else engines(config)
         return copies if device.name == "cpu" else 0
-    open_steps = lag + 1 if lag and not config.rollout.in_flight else 0
-    return open_steps if device.name == "cpu" or not config.ranks else 0
+    return engines(config) - 1 if device.name == "cpu" or not config.ranks else 0
 
 
 def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:

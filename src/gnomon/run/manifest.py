@@ -84,7 +84,7 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["ranks"]
     if own:
         body["learner"] = "local"
-    if not config.policy.lora.rank:
+    if not config.policy.trains_adapter:
         del body["policy"]["lora"]
     for table in (body["env"], *(each["env"] for each in body["eval"].get("sets", {}).values())):
         table |= {"type": table["type"].rpartition("/")[2]} if "type" in table else {}

@@ -166,6 +166,5 @@ def line_text(line: Line) -> str:
 
 def finer(config: RunConfig) -> str:
     """As `in_float16`."""
-    engine = config.policy.dtype if config.engine.dtype == "policy" else config.engine.dtype
     family = str(table(model_folder(config.policy.path) / "config.json").get("model_type", ""))
-    return in_float16(config.policy.dtype, engine, family)
+    return in_float16(config.policy.dtype, config.engine_dtype, family)

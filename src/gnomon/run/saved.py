@@ -40,7 +40,7 @@ def trained_policy(reader: RunReader, config: RunConfig, path: Path, precision: 
     Raises: RunError E185 for weights that are not on this machine, E186.
     """
     require_here(config, path)
-    if not config.policy.lora.rank:
+    if not config.policy.trains_adapter:
         return Policy.load(path, precision)
     require_base(reader, config)
     policy = make_policy(config, precision)

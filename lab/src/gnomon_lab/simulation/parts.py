@@ -70,7 +70,7 @@ class Parts:
     def _schedule(self, engine: Callable[[], T], in_flight: Callable[[T], Renewing]) -> None:
         """Args: engine: makes one; in_flight: has it load weights while it samples."""
         rollout, steps = self.config.rollout, self.config.budget.steps
-        lag = min(rollout.lag, steps)
+        lag = self.config.ahead
         if rollout.in_flight:
             shared = in_flight(engine())
             self.actor, *ahead = [self._acting(shared) for _ in range(lag + 2)]

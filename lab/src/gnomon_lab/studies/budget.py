@@ -43,11 +43,10 @@ def budget_text(study: Study, cells: list[Cell]) -> str:
     from gnomon.plans.devices import device, resident
     from gnomon.plans.lengths import supposed_lengths
     from gnomon.plans.plan import planned
-    from gnomon.run.makers.engine import engine_dtype
 
     configs = {arm: study.config(arm, study.seeds[0]) for arm in dict.fromkeys(cell.arm for cell in cells)}
     torch.set_num_threads(max(config.threads for config in configs.values()))
-    dtypes = {dtype for config in configs.values() for dtype in (config.policy.dtype, engine_dtype(config))}
+    dtypes = {dtype for config in configs.values() for dtype in (config.policy.dtype, config.engine_dtype)}
     here = calibrated(device("cpu", resident(), dtypes))
     seconds = {}
     for arm, config in configs.items():

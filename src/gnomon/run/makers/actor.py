@@ -99,7 +99,7 @@ def make_speakers(
     if isinstance(env, Demonstrated):
         speakers = Shown(speakers, env, own.speaker.engine, tokenizer, players=own.players)
     if config.players.opponent:
-        ahead = config.rollout.lag if past else 0
+        ahead = config.ahead if past else 0
         past = past or make_past(config)
         engine, renderer = own.speaker.engine, own.speaker.renderer
         if isinstance(engine, Playing):
@@ -199,4 +199,4 @@ def make_past(config: RunConfig) -> Past | None:
     """Earlier weights of the policy, where it plays against itself."""
     if config.players.opponent != "past":
         return None
-    return Past(every=config.players.every, keep=config.players.keep, lag=config.rollout.lag)
+    return Past(every=config.players.every, keep=config.players.keep, lag=config.ahead)

@@ -36,7 +36,7 @@ def make_sampled(
     config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner, order: TaskOrder | None
 ) -> Batches:
     """The batches of what is sampled."""
-    lag = min(config.rollout.lag, config.budget.steps)
+    lag = config.ahead
     if not lag:
         return InTurn(actor)
     past = actor.speakers.past if isinstance(actor.speakers, Against) else None

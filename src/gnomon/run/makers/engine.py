@@ -63,7 +63,7 @@ def make_engine(config: RunConfig, learner: Learner | None = None) -> Embedded |
     if config.placement.engine is EngineKind.SERVICE:
         return TinkerEngine(tokenizer, COARSE)
     where = "policy.dtype" if config.engine.dtype == "policy" else "engine.dtype"
-    require_range(table(tokenizer.folder / "config.json").get("model_type", ""), engine_dtype(config), where)
+    require_range(table(tokenizer.folder / "config.json").get("model_type", ""), config.engine_dtype, where)
     return make_vllm(config) if config.placement.engine is EngineKind.VLLM else make_embedded(config, learner)
 
 
@@ -76,7 +76,7 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
     if policy := beside(config, learner):
         return Embedded(policy, bound=bound, threads=config.threads)
     engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
-    precision = Precision.only(getattr(torch, engine_dtype(config)))
+    precision = Precision.only(getattr(torch, config.engine_dtype))
     device = "" if engine.device == "policy" else engine.device
     policy = make_policy(config, precision, blank=False, device=device)
     return Embedded(
@@ -116,10 +116,6 @@ def may_be_exact(config: RunConfig) -> bool:
     return config.placement.engine is EngineKind.EMBEDDED and not apart(config)
 
 
-def engine_dtype(config: RunConfig) -> str:
-    return config.policy.dtype if config.engine.dtype == "policy" else config.engine.dtype
-
-
 def apart(config: RunConfig) -> bool:
     """Whether the settings have an engine compute otherwise than the learner does."""
     return numbers_differ(config) or attention_of(config) != "exact"
@@ -128,7 +124,7 @@ def apart(config: RunConfig) -> bool:
 def numbers_differ(config: RunConfig) -> bool:
     """Whether an engine has another dtype than the learner, rounded weights, or another device."""
     engine, learner = config.engine, config.policy
-    if engine_dtype(config) != learner.dtype or engine.round_weights != "no":
+    if config.engine_dtype != learner.dtype or engine.round_weights != "no":
         return True
     return engine.device != "policy" and make_device(engine.device, "engine.device") != make_device(learner.device)
 
@@ -138,7 +134,7 @@ def make_vllm(config: RunConfig) -> VLLM:
     folder, engine = model_folder(config.policy.path), config.engine
     positions = table(folder / "config.json").get("max_position_embeddings")
     arguments = {
-        "dtype": engine_dtype(config),
+        "dtype": config.engine_dtype,
         "max_model_len": min(config.rollout.context, positions or config.rollout.context),
         **({"kv_cache_memory_bytes": round(engine.cache_gib * 2**30)} if engine.cache_gib else {}),
         **({"tensor_parallel_size": len(engine.gpus)} if len(engine.gpus) > 1 else {}),
@@ -199,7 +195,7 @@ def measured(
     """
     prompts = probe_prompts(renderer, env, config.rollout.context)
     own = policy_of(engine)
-    where = f"{type(own.model).__name__ if own else config.policy.path} in {engine_dtype(config)}"
+    where = f"{type(own.model).__name__ if own else config.policy.path} in {config.engine_dtype}"
     exact, gaps = may_be_exact(config), list[float]()
     if isinstance(engine, Embedded) and exact:
         one = 1 in (env.max_turns, config.rollout.turns) and not config.eval.sets

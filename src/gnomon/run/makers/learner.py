@@ -105,7 +105,7 @@ def outlined(config: RunConfig, precision: Precision) -> Policy | None:
 def make_sharded_policy(config: RunConfig, mesh: DeviceMesh) -> Policy:
     """As `make_trained`, spread over the processes of a mesh."""
     precision = make_precision(config)
-    own = precision if config.policy.lora.rank else Precision.only(precision.master)
+    own = precision if config.policy.trains_adapter else Precision.only(precision.master)
     return spread(partial(make_trained, config, own), partial(outlined, config, own), mesh, precision)
 
 

@@ -32,7 +32,7 @@ def make_order(
             offered=rollout.tasks or range(len(tasks)),
             count=rollout.prompts,
             steps=config.budget.steps,
-            lag=rollout.lag,
+            lag=config.ahead,
             key=Key(config.seed),
         )
     else:
@@ -46,7 +46,7 @@ def make_order(
         tokenizer,
         count=round(rollout.failure_prefix * rollout.prompts),
         stop=rollout.stop,
-        lag=rollout.lag,
+        lag=config.ahead,
         recorded=groups_of(config, env) if rollout.recorded else None,
         among=rollout.tasks,
     )

@@ -97,7 +97,7 @@ def policy_of(part: object) -> Policy | None:
 
 def make_adapter(config: RunConfig, blank: bool) -> Adapter | None:
     lora = config.policy.lora
-    if not lora.rank:
+    if not config.policy.trains_adapter:
         return None
     return Adapter(rank=lora.rank, alpha=lora.alpha, targets=tuple(lora.targets), key=Key(config.seed), blank=blank)
 
