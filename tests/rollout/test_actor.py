@@ -20,6 +20,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import joined
 from gnomon.rollout import Actor, Limits
 from gnomon.rollout.failures import judged
+from gnomon.rollout.rounds import AtOnce
 from gnomon.rollout.speakers import Own
 from gnomon.types import Group, Rollout, Sampling, Status, Stop
 from rollout.ladder import Ladder
@@ -141,6 +142,16 @@ def test_a_budget_that_is_used_up_ends_the_episode_at_the_lowest_reward(limits: 
     found = rollouts(collect(Ladder(rungs=9), lambda prompt, key: "up", limits=limits))
     assert {(rollout.stop, len(rollout.turns), rollout.reward) for rollout in found} == {(stop, turns, -1.0)}
     assert {rollout.verdict.status for rollout in found} == {Status.EXCEEDED}
+
+
+def test_the_time_that_an_episode_waits_for_the_others_counts(monkeypatch: pytest.MonkeyPatch):
+    class Late(AtOnce):
+        async def join(self, key: bytes) -> None:
+            await asyncio.sleep(1.0)
+
+    monkeypatch.setattr("gnomon.rollout.actor.AtOnce", Late)
+    found = rollouts(collect(Ladder(rungs=9), lambda prompt, key: "up", limits=Limits(seconds=0.5)))
+    assert {(rollout.stop, len(rollout.turns)) for rollout in found} == {(Stop.TIME, 0)}
 
 
 def test_the_room_that_is_left_limits_the_last_completion():
