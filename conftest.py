@@ -56,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays, so no look for garbage passes over it, now or later: a third of the time of collection."""
+    """What is collected stays, so no search for garbage passes over it: a third of the time of collection."""
     gc.disable()
     try:
         return (yield)
