@@ -1,13 +1,18 @@
-"""What has been started is ended again if a later part of a run cannot be made."""
+"""The parts of a run. What has been started is ended again if a later part cannot be made."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 import gnomon.run.parts as run_parts
 from gnomon.config import overrides, resolve
+from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
-from gnomon.run.parts import build
+from gnomon.models.policy import Policy
+from gnomon.run.parts import build, built
 from gnomon.run.passed import Passed
 from gnomon.workers.pool import Pool
 
@@ -37,3 +42,14 @@ def test_an_engine_that_was_passed_stays_open(monkeypatch) -> None:
     with pytest.raises(ZeroDivisionError):
         build(config, passed=Passed(engine=parts.engine, learner=parts.learner))
     parts.actor.workers.close()
+
+
+def test_engines_that_sample_ahead_are_twins_of_the_one_that_was_passed() -> None:
+    engine = Embedded(Policy.load("tiny"), rounding=torch.bfloat16)
+    engine.tier = Tier.MEASURED
+    config, _ = resolve([overrides(["env=char_count", "rollout.lag=1"])])
+    with built(config, passed=Passed(engine=engine)) as parts:
+        batches: Any = parts.batches
+        engines: list[Any] = [actor.engine for actor in batches.actors]
+    assert len({*map(id, engines), id(engine)}) == 3
+    assert all((each.rounding, each.tier) == (torch.bfloat16, Tier.MEASURED) for each in engines)
