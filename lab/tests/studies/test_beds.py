@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from gnomon.envs import Countdown
 from gnomon.keys import Key
-from gnomon.types import Status
+from gnomon.types import Status, Task
 from gnomon_lab.cut import AskedAgain
 from gnomon_lab.duels import CHOICES, REPLIES, SIZE, fitted, share_reached
 from gnomon_lab.shown_answers import ShownAnswers, solutions
+from gnomon_lab.turns import ShownCodes, ShownGames, ShownGuesses
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -71,3 +73,30 @@ def test_a_sum_is_asked_again_after_its_first_budget() -> None:
     assert (first.messages, first.tokens) == (task.messages, 24) and env.token_budgets == (2, 32)
     last = episode.step(f"<answer>{task.answer}</answer>")
     assert last.verdict is not None and last.verdict.correct and last.verdict.reward == 0.5
+
+
+@pytest.mark.parametrize("env", [ShownGuesses(seed=3), ShownCodes(seed=3)])
+def test_shown_games_are_won_and_stand_before_every_task(env: ShownGames) -> None:
+    tasks = [env.tasks(split)[index] for split in ("train", "test") for index in range(8)]
+    assert len({task.messages for task in tasks}) == 1 < len({str(task.answer) for task in tasks})
+    *shown, own = tasks[0].messages
+    starts = [place for place, message in enumerate(shown) if message == own]
+    assert len(starts) == env.games and {message.role for message in shown[1::2]} == {"assistant"}
+    without = replace(env, games=0)
+    for start, end in zip(starts, [*starts[1:], len(shown)], strict=True):
+        replies = [message.content for message in shown[start:end] if message.role == "assistant"]
+        won = replace(tasks[0], answer=type(tasks[0].answer)(replies[-1]), messages=(own,))
+        assert verdict(without, won, replies) is Status.CORRECT
+
+
+@pytest.mark.parametrize("env", [ShownGuesses(), ShownCodes()])
+def test_a_bare_reply_is_an_action_and_any_other_text_ends_the_game(env: ShownGames) -> None:
+    task = env.tasks("train")[0]
+    assert verdict(env, task, [f" {task.answer}\n"]) is Status.CORRECT
+    assert verdict(env, task, [f"It is {task.answer}."]) is Status.REJECTED
+
+
+def verdict(env: ShownGames, task: Task, replies: list[str]) -> Status | None:
+    episode = env.start(task, Key(0))
+    step = [episode.step(reply) for reply in replies][-1]
+    return step.verdict.status if step.verdict else None
