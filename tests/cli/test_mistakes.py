@@ -112,8 +112,7 @@ def test_the_first_word_of_a_command_may_be_a_setting_or_a_file_of_rows(tmp_path
     (tmp_path / "rows.jsonl").write_text(rows)
     short = ["group=2", *brief(["train"])[1:]]
     for name, words in (
-        ("char_count-1", ["env=char_count"]),
-        ("char_count-2", ["steps=1", "env=char_count"]),
+        ("char_count-1", ["steps=1", "env=char_count"]),
         ("gnomon.envs-1", ["env=gnomon.envs.char_count:CharCount"]),
         ("rows-1", ["rows.jsonl"]),
     ):

@@ -267,7 +267,8 @@ def test_a_run_prints_the_reasons_and_repeats_its_recipe_when_defaults_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = chatting(save("qwen3", tmp_path / "m"))
-    with gnomon.train(rows(), reward=right, run=tmp_path / "run", policy=folder, steps=1, prompts=2, eval={"tasks": 2}):
+    small = {"steps": 1, "prompts": 2, "group": 2, "eval": {"tasks": 1}}
+    with gnomon.train(rows(), reward=right, run=tmp_path / "run", policy=folder, **small):
         said = capsys.readouterr().out
     assert "max_tokens=256 rollout.context=512" not in said
     assert "'rollout.stop=[]' max_tokens=256: the chat template ends a turn with <eos>." in said

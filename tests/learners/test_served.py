@@ -309,10 +309,11 @@ def test_a_message_that_comes_late_is_not_carried_out(monkeypatch):
 def test_a_server_that_is_silent_for_long_is_given_up(monkeypatch):
     """It is stopped, or the network drops everything, also the question whether it is alive."""
     monkeypatch.setenv(TOKEN, "t")
+    monkeypatch.setattr(served, "PATIENCE", 0.5)
     with serving(["env=char_count"], token="t") as server:
         client = make_served(config_of(["env=char_count", f"learner={server.url}"]))
-        for name, value in (("BEAT", 0.1), ("PATIENCE", 0.5), ("PAUSE", 0.01)):
-            monkeypatch.setattr(served, name, value)
+        monkeypatch.setattr(served, "BEAT", 0.1)
+        monkeypatch.setattr(served, "PAUSE", 0.01)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             client.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises(ResourceError, match=r"(?s)E508.*cannot be reached.*gnomon resume"):
