@@ -32,7 +32,7 @@ study = Study(
     question="On games of three turns, do PPO over turns and ReBN gain at most 15 points less than GRPO on SmolLM2?",
     why="A reward at the end of a game must be credited to its turns. GRPO compares a game with its group, ReBN all "
     "turns of a step, and PPO over turns asks a critic, which must first learn. The games: a number from 1 to 7, and "
-    "two digits from 1 to 3, each in three guesses. Before training, the author had seen .19 to .41 and 0 to .19 solved.",
+    "two digits from 1 to 3, each in three guesses. Before training, the author had seen .19 to .41 and up to .19 won.",
     arms={name: partial(trained, name) for name in ("grpo", "turn_ppo", "rebn")},
     seeds=range(3),
     claims=[Claim(measure="gain", arm=arm, than="grpo", above=-0.15) for arm in ("turn_ppo", "rebn")],
