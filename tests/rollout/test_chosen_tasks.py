@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 import pytest
 
 from gnomon.engines.scripted import Scripted
-from gnomon.envs import Step
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.learners.credit import Crediting
@@ -23,7 +21,8 @@ from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.failures import judged
 from gnomon.rollout.select import Candidates, Refill, Selector, chosen, mixed, of_tasks, predictive_entropy
 from gnomon.types import Group, Sampling, Status, Task, Verdict
-from rollout.ladder import Ladder, won
+from rollout.bets import Bets
+from rollout.ladder import Ladder
 from rollout.scripts import by_sample
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
@@ -32,38 +31,6 @@ PLANNED, GROUP = 4, 4
 PLAYERS = (1, 2, 3)
 Kind = Callable[..., Selector]
 Reply = Callable[[str, bytes], str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bets(Ladder):
-    """Every player says one word. "up" wins; of every third task nobody does, and every fifth cannot be judged."""
-
-    failing: bool = False
-
-    @property
-    def max_turns(self) -> int:
-        return self.players
-
-    def start(self, task: Task, key: Key) -> Bet:
-        return Bet(self, task)
-
-
-class Bet:
-    def __init__(self, env: Bets, task: Task) -> None:
-        self.env, self.messages, self.task, self.said = env, task.messages, task, []
-
-    def step(self, reply: str) -> Step:
-        if self.env.failing and self.task.answer % 5 == 0:
-            raise RuntimeError("the judge is gone")
-        self.said.append(reply)
-        if len(self.said) < self.env.players:
-            return Step(messages=self.messages, done=False, player=len(self.said))
-        lost = self.task.answer % 3 == 0
-        verdicts = tuple(won(1.0 if word == "up" and not lost else -1.0) for word in self.said)
-        return Step(done=True, verdicts=verdicts) if self.env.players > 1 else Step(done=True, verdict=verdicts[0])
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class Started(dict[Ladder, EnvWorkers]):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 import gnomon
 from gnomon.api import configure
-from gnomon.envs import Ask, CharCount, GuessNumber, Nim, Play
+from gnomon.envs import CharCount
 from gnomon.envs.wire import read_step, step_json
 from gnomon.errors import VerifierError
 from gnomon.keys import Key
@@ -22,67 +20,10 @@ from gnomon.rollout import pack
 from gnomon.rollout.relabel import condition
 from gnomon.run.parts import build
 from gnomon.store import RunReader
-from gnomon.types import Sampling, Status, Task, Verdict
+from gnomon.types import Sampling, Status
+from rollout.praised import ENVS, PRAISE, WORDLESS, OneTurn, Turns, words
 
-PRAISE = "exactly right"
 TOKENIZER = Tokenizer(model_folder("tiny"))
-
-
-def words(verdict: Verdict, player: int = 0) -> str:
-    return PRAISE if verdict.correct else f"player {player}: {verdict.status.value}, {verdict.reward:g}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneTurn(CharCount):
-    praise = PRAISE
-
-    def feedback(self, task: Task, verdict: Verdict) -> str:
-        return words(verdict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turns(GuessNumber):
-    praise = PRAISE
-
-    def feedback(self, task: Task, verdict: Verdict, player: int) -> str:
-        return words(verdict, player)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Players(Nim):
-    """Each player says one thing, whatever it is, so that both have tokens; player 0 wins every other task."""
-
-    praise = PRAISE
-
-    def play(self, task: Task, rng: random.Random) -> Play:
-        yield Ask()
-        yield Ask(player=1, text="Say something.")
-        sign = 1.0 if int(task.id, 16) // 16 % 2 else -1.0
-        return [sign, -sign]
-
-    def feedback(self, task: Task, verdict: Verdict, player: int) -> str:
-        return words(verdict, player)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wordless(CharCount):
-    """Words of praise, and none for any reply."""
-
-    praise = PRAISE
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordlessTurns(GuessNumber):
-    praise = PRAISE
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordlessPlayers(Nim):
-    praise = PRAISE
-
-
-ENVS: dict[str, Any] = {"char_count": OneTurn(), "guess_number": Turns(), "nim": Players()}
-WORDLESS: dict[str, Any] = {"char_count": Wordless(), "guess_number": WordlessTurns(), "nim": WordlessPlayers()}
 
 
 def settings(**rollout: object) -> dict[str, Any]:
