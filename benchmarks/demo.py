@@ -2,9 +2,9 @@
 
     python benchmarks/demo.py --envs countdown --seeds 0 1 2 --plot docs/demo.svg
     python benchmarks/demo.py --envs examples/addition.py --seeds 0 1 2 --plot docs/llm.svg 30
-    python benchmarks/demo.py --envs count_shapes read_clock --seeds 0 1 2 --plot docs/sight.svg
+    python benchmarks/demo.py --envs count_shapes read_clock maze --seeds 0 1 2 --plot docs/sight.svg
 
-The environments of the last line, and maze, are drawn. For each, a policy that sees is made first, in the same folder.
+The environments of the last line are drawn. For each, a policy that sees is made first, in the same folder.
 
 Prints one line per run: the locked baseline and the last held-out pass@1 with their 95 % intervals, the gain, and the
 wall-clock seconds of the whole command, start-up and evaluations included. Runs stay under --folder.
@@ -37,6 +37,7 @@ def run(env: str, seed: int, folder: Path, words: list[str]) -> dict[str, Any]:
             sighted(policy, lessons)
         kind = type(lessons.env)
         words = [f"policy={policy}", *SIGHTED, *lessons.words, *words]
+        words = list({word.partition("=")[0]: word for word in words}.values())  # The last of a setting counts.
         command = [gnomon, "train", f"{kind.__module__}:{kind.__name__}", f"run={folder}", f"seed={seed}", *words]
     else:
         command = [gnomon, "train", env, f"run={folder}", f"seed={seed}", *words]

@@ -8,7 +8,8 @@ import pytest
 import gnomon
 from gnomon.envs.base import SingleTurn
 from gnomon.envs.count_shapes import CountShapes
-from gnomon.envs.maze import Maze
+from gnomon.envs.drawing import COLOURS
+from gnomon.envs.maze import CELL, MOVES, Maze
 from gnomon.envs.read_clock import ReadClock
 from gnomon.images import Image
 from gnomon.keys import Key
@@ -58,7 +59,7 @@ def test_shapes_without_room_are_refused() -> None:
 def test_a_maze_is_drawn_again_after_every_move() -> None:
     env = Maze()
     tasks = [env.tasks("train")[index] for index in range(40)]
-    assert tasks[0].messages[-1].images[0].sha256[:12] == "8b84c518be3d"
+    assert tasks[0].messages[-1].images[0].sha256[:12] == "5841dc7b9df9"
     for task in tasks:
         assert len(task.info["halls"]) == 2 * (env.cells**2 - 1), "one way leads from any cell to any other"
         episode, shown = env.start(task, Key(0)), list[Image]()
@@ -71,14 +72,40 @@ def test_a_maze_is_drawn_again_after_every_move() -> None:
         assert step.verdict is not None and step.verdict.correct
 
 
-def test_a_move_into_a_wall_changes_nothing() -> None:
+def test_a_move_into_a_wall_changes_nothing_and_counts() -> None:
     env = Maze()
     task = next(t for t in (env.tasks("train")[i] for i in range(99)) if t.info["start"] == (0, 0))
+    expert = env.start(task, Key(0))
+    least = 1
+    while not expert.step(env.expert(task, expert)).done:
+        least += 1
     episode = env.start(task, Key(0))
-    for _ in range(env.moves - 1):
+    for _ in range(least + env.spare - 1):
         assert episode.step("<answer>up</answer>").messages[0].images == task.messages[-1].images
     end = episode.step("<answer>left</answer>")
     assert end.done and end.verdict is not None and end.verdict.status is Status.WRONG
+
+
+@pytest.mark.needs("PIL")
+def test_the_walls_of_a_cell_are_drawn_within_it() -> None:
+    """So a patch of a vision tower shows which moves are possible."""
+    task = Maze().tasks("train")[0]
+    picture = task.messages[-1].images[0].pixels()
+    assert picture.size == (4 * CELL, 4 * CELL)
+    for x in range(4):
+        for y in range(4):
+            patch = picture.crop((CELL * x, CELL * y, CELL * x + CELL, CELL * y + CELL))
+            edges = {
+                "up": (CELL // 2, 0),
+                "down": (CELL // 2, CELL - 1),
+                "left": (0, CELL // 2),
+                "right": (CELL - 1, CELL // 2),
+            }
+            for move, edge in edges.items():
+                hall = ((x, y), (x + MOVES[move][0], y + MOVES[move][1])) in task.info["halls"]
+                assert patch.getpixel(edge) == COLOURS["white" if hall else "black"]
+            colour = "red" if (x, y) == task.info["start"] else "green" if (x, y) == task.info["goal"] else "white"
+            assert patch.getpixel((CELL // 2, CELL // 2)) == COLOURS[colour]
 
 
 @pytest.mark.needs("PIL")

@@ -12,7 +12,7 @@ from gnomon.images import Image
 from gnomon.types import Task
 
 CELL = 8
-"""Pixels of a cell and of a wall."""
+"""Pixels of a cell. Its walls are lines within it, so that a patch of a vision tower shows all of them."""
 MOVES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 Cell = tuple[int, int]
 """Column and row."""
@@ -24,10 +24,10 @@ Halls = frozenset[tuple[Cell, Cell]]
 class Maze(MultiTurn):
     """A maze without loops: one way leads to the goal. A move into a wall changes nothing."""
 
-    cells: int = 3
+    cells: int = 4
     """Cells of a side."""
     spare: int = 2
-    """Moves beyond those of the longest way that is possible."""
+    """Moves beyond those of the way to the goal."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +48,7 @@ class Maze(MultiTurn):
     def play(self, task: Task, rng: random.Random) -> Play:
         halls, cell, goal = task.info["halls"], task.info["start"], task.info["goal"]
         images: tuple[Image, ...] = ()  # The first drawing is in the task's message.
-        for _ in range(self.moves):
+        for _ in range(len(way(halls, cell, goal)) + self.spare):
             move = yield Ask(images=images, legal=MOVES, state=cell)
             across, down = MOVES[move]
             ahead = (cell[0] + across, cell[1] + down)
@@ -64,43 +64,41 @@ class Maze(MultiTurn):
 
     def best(self, task: Task, ask: Ask) -> str:
         """The first move of the way to the goal."""
-        ways = {task.info["goal"]: ""}
-        fresh = [task.info["goal"]]
-        while ask.state not in ways:
-            cell = fresh.pop(0)
-            for move, (across, down) in MOVES.items():
-                behind = (cell[0] - across, cell[1] - down)
-                if (behind, cell) in task.info["halls"] and behind not in ways:
-                    ways[behind] = move
-                    fresh.append(behind)
-        return ways[ask.state]
+        return way(task.info["halls"], ask.state, task.info["goal"])[0]
 
     def drawn(self, halls: Halls, player: Cell, goal: Cell) -> Image:
-        canvas = Canvas(CELL * (2 * self.cells + 1))
-        rooms = [((x, y), (x, y)) for x in range(self.cells) for y in range(self.cells)]
+        canvas = Canvas(CELL * self.cells)
         canvas.square("black", 0, 0, canvas.side)
-        for one, other in (*rooms, *sorted(halls)):
-            fill(canvas, "white", one[0] + other[0] + 1, one[1] + other[1] + 1)
-        fill(canvas, "green", 2 * goal[0] + 1, 2 * goal[1] + 1)
-        fill(canvas, "red", 2 * player[0] + 1, 2 * player[1] + 1)
+        rooms = [((x, y), (x, y)) for x in range(self.cells) for y in range(self.cells)]
+        for (x, y), (i, j) in (*rooms, *halls):
+            canvas.square("white", CELL * x + 1 + i - x, CELL * y + 1 + j - y, CELL - 2)
+        for colour, (x, y) in (("green", goal), ("red", player)):
+            canvas.square(colour, CELL * x + 2, CELL * y + 2, CELL - 4)
         return Image.of(canvas.png())
 
 
-def fill(canvas: Canvas, colour: str, column: int, row: int) -> None:
-    canvas.square(colour, column * CELL, row * CELL, CELL)
+def way(halls: Halls, cell: Cell, goal: Cell) -> tuple[str, ...]:
+    """The moves of the shortest way to the goal."""
+    ways: dict[Cell, tuple[str, ...]] = {cell: ()}
+    fresh = [cell]
+    while goal not in ways:
+        x, y = cell = fresh.pop(0)
+        for move, (across, down) in MOVES.items():
+            ahead = (x + across, y + down)
+            if (cell, ahead) in halls and ahead not in ways:
+                ways[ahead] = (*ways[cell], move)
+                fresh.append(ahead)
+    return ways[goal]
 
 
 def dug(cells: int, rng: random.Random) -> Halls:
-    """The halls of a random maze: from a cell, dig to a neighbour that no hall reaches, or go back."""
-    way, visited, halls = [(rng.randrange(cells), rng.randrange(cells))], set[Cell](), set[tuple[Cell, Cell]]()
-    while way:
-        x, y = way[-1]
-        visited.add((x, y))
-        near = [(x + across, y + down) for across, down in MOVES.values()]
-        fresh = [(i, j) for i, j in near if 0 <= i < cells and 0 <= j < cells and (i, j) not in visited]
-        if not fresh:
-            way.pop()
-            continue
-        way.append(rng.choice(fresh))
-        halls |= {((x, y), way[-1]), (way[-1], (x, y))}
+    """The halls of a random maze: walls in random order, of which each goes unless another way leads around it."""
+    rooms = [(x, y) for x in range(cells) for y in range(cells)]
+    walls = [((x, y), near) for x, y in rooms for near in ((x + 1, y), (x, y + 1)) if max(near) < cells]
+    areas, halls = {room: {room} for room in rooms}, set[tuple[Cell, Cell]]()
+    for one, other in rng.sample(walls, len(walls)):
+        if areas[one] is not areas[other]:
+            areas[one] |= areas[other]
+            areas |= dict.fromkeys(areas[other], areas[one])
+            halls |= {(one, other), (other, one)}
     return frozenset(halls)

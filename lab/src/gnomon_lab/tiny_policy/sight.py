@@ -74,7 +74,7 @@ class Lessons:
 LESSONS = {
     "count_shapes": Lessons(env=CountShapes(others=0), words=("env.others=0",)),
     "read_clock": Lessons(env=ReadClock(sides=(32,), step=30), words=("env.sides=[32]", "env.step=30"), steps=800),
-    "maze": Lessons(env=Maze()),
+    "maze": Lessons(env=Maze(), words=("steps=80", "eval.every=20"), steps=300, tasks=6400),
 }
 
 
