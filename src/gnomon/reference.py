@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -127,6 +128,10 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).replace("'", '"')
 
 
+CODE = re.compile(r"[Ee]\d{3}")
+RAISED = re.compile(r'Error\(\s*"E\d{3}"')
+
+
 @cache
 def faults() -> tuple[Fault, ...]:
     """Every place in the package that raises an error with a code, by code."""
@@ -141,13 +146,14 @@ def faults() -> tuple[Fault, ...]:
             fix=known(wording(argument(call, None, "fix"), names)),
         )
         for path in sorted(root.rglob("*.py"))
-        for call, names in calls(ast.parse(path.read_text("utf-8")), {})
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Name)
+        if RAISED.search(text := path.read_text("utf-8"))
+        for call, function in calls(ast.parse(text))
+        if isinstance(call.func, ast.Name)
         and call.func.id in kinds
         and call.args
         and isinstance(call.args[0], ast.Constant)
         and isinstance(call.args[0].value, str)
+        for names in [assigned(function) if function else {}]
     ]
     return tuple(sorted(dict.fromkeys(result), key=lambda fault: (fault.code, fault.what)))
 
@@ -156,17 +162,19 @@ Names = Mapping[str, ast.expr]
 """Variables of a function to what is assigned to them."""
 
 
-def calls(tree: ast.AST, names: Names) -> Iterator[tuple[ast.Call, Names]]:
-    """Every call below a node, with the variables of the function that it stands in."""
-    for node in ast.iter_child_nodes(tree):
-        inside = names
+def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, ast.AST | None]]:
+    """Every call below a node, in the order of the source, with the function that it stands in."""
+    todo: list[tuple[ast.AST, ast.AST | None]] = [(tree, None)]
+    while todo:
+        node, function = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside = assigned(node)
+            function = node
         if isinstance(node, ast.Call):
-            yield node, names
-        yield from calls(node, inside)
+            yield node, function
+        todo.extend((child, function) for child in reversed(list(ast.iter_child_nodes(node))))
 
 
+@cache
 def assigned(function: ast.AST) -> Names:
     """Variables of a function to what is assigned to them; of several assignments, one that says most."""
     values: dict[str, ast.expr] = {}
@@ -264,7 +272,7 @@ def explained_metric(word: str) -> Iterator[str]:
 
 
 def explained_faults(word: str) -> Iterator[str]:
-    same = [fault for fault in faults() if fault.code == word.upper()]
+    same = [fault for fault in faults() if fault.code == word.upper()] if CODE.fullmatch(word) else []
     for fault in same:
         if known(fault.what) or fault.why or fault.fix or len(same) == 1:
             more = "".join(f"\n   {name}{text}" for name, text in (("", fault.why), ("fix: ", fault.fix)) if text)
