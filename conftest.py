@@ -50,7 +50,7 @@ def installed(program: str) -> bool:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, help="Run at most this many cases of each test.")
     parser.addoption("--left-out", metavar="FILE", help="Write the ids of skipped tests to a file.")
-    parser.addoption("--only", metavar="FILE", help="Run only the tests of such a file.")
+    parser.addoption("--only", metavar="FILE", help="Run only the tests of such a file, and the long ones.")
     parser.addoption("--long", type=int, default=0, help="With --cases, the same for long tests; by default 0.")
 
 
@@ -73,9 +73,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if path := config.getoption("--only"):
         listed = set(Path(path).read_text("utf-8").splitlines())
-        chosen = [item for item in items if listed & {item.nodeid, item.nodeid.partition("::")[0]}]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-        items[:] = chosen
+        chosen = {
+            item
+            for item in items
+            if item.get_closest_marker("long") or listed & {item.nodeid, item.nodeid.partition("::")[0]}
+        }
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
     if (most := config.getoption("--cases")) is None:
         return
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
