@@ -74,6 +74,9 @@ CASES |= {
     "a data set without its package": (["train", "dataset", "env.path=some/rows"], "E505", "gnomon[datasets]"),
     "a class of a module": (["train", "gnomon.envs.controlled:Controled"], "E021", "controlled:Controlled"),
     "no module": (["train", "nowhere.module:Env"], "E021", "there is no module"),
+    "two environments": (["eval", "countdown", "env=nim"], "E021", "fix: leave it out"),
+    "a model in the place of the environment": (["eval", "tiny", "env=nim"], "E021", "policy=tiny"),
+    "an environment after another word": (["eval", "tiny", "gnomon.envs:Nim"], "E003", "fix: env=gnomon.envs:Nim"),
     "settings without an environment": (["train", "steps=2"], "E021", "env=countdown"),
     "a setting of half precision": (["train", "countdown", "bf16=true"], "E012", "fix: policy.dtype=bfloat16"),
 }  # fmt: skip

@@ -167,9 +167,11 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
 
 
 def written(word: str) -> str:
-    """The setting that a word without `key=` probably means: an objective, or a key with another sign or dashes."""
+    """The setting that a word without `key=` probably means: an objective, a class of an environment, or a key."""
     if word in OPTIONS:
         return f"objective={word}"
+    if re.fullmatch(r"[\w./]+:[A-Z]\w*", word):
+        return f"env={word}"
     match = re.fullmatch(r"([A-Za-z_][\w.-]*)(?:=|:=?|==)([^=].*)", word)
     return word_of(match[1].replace("-", "_"), value_of(match[2])) if match else "leave it out"
 

@@ -23,16 +23,25 @@ def layers(word: str, settings: Sequence[str] | None) -> list[Source]:
 
     Where the word is itself a setting, one of them names the environment.
 
-    Raises: ConfigErrors E021 if none does; as `load` and `overrides`.
+    Raises: ConfigErrors E021 if none does, or two name different ones; as `load` and `overrides`.
     """
     words = list(settings or ())
-    if name_of(word):
-        return [subject(word), overrides(words, 2)]
+    if name := name_of(word):
+        supplied = overrides(words, 2)
+        other = leaves(supplied.values).get("env.type", name)
+        if other != name and not name.endswith(".toml"):
+            raise ConfigErrors([two_environments(name, other, supplied.origins["env.type"])])
+        return [subject(word), supplied]
     supplied = overrides([word, *words])
     if "env.type" in supplied.origins:
         return [supplied]
     fix = "env=countdown, or another environment that gnomon env list prints"
     raise ConfigErrors([ConfigError("E021", "no word names an environment", where="the command line", fix=fix)])
+
+
+def two_environments(name: str, other: str, where: str) -> ConfigError:
+    fix = f"leave it out, or write policy={name} if {name} is a model"
+    return ConfigError("E021", f"there are two environments: {other!r} too", where=where, fix=fix)
 
 
 def measured(sources: Sequence[Source]) -> list[Source]:
