@@ -29,7 +29,7 @@ def judged(seed: int, folder: Path) -> dict[str, float]:
 
 
 study = Study(
-    question="Does training on the score of SmolLM2 as a judge raise that score, and accuracy by less than five points?",
+    question="Does training on the score of SmolLM2 as a judge raise it, and accuracy by less than five points?",
     why="SmolLM2 tells right sums from wrong ones at chance (smollm2-judge). A policy can still learn what the judge "
     "likes. The policy is the tiny one, on letters to count; the reward is P(Yes) against P(No), and verdicts keep the "
     "truth. Nothing of it was seen before.",
