@@ -34,9 +34,10 @@ quick: $(STAMP)
 	$(PYTEST) -n 2 --dist loadfile @tests/quick.txt
 
 # As in CI, after a run of `make test` with --left-out=build/left-out.txt where less is installed: what that run left
-# out, with all extras, and one case of each long test. What is not installed is a failure.
+# out, with all extras, and one case of half of the long tests, another half for every commit. What is not installed is a
+# failure.
 test-ci: extras programs
-	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 3 --long 1 --only=build/left-out.txt
+	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 3 --long 1 --half=$$(git rev-parse HEAD) --only=build/left-out.txt
 
 # All cases.
 test-all: $(STAMP) programs

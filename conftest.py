@@ -52,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--left-out", metavar="FILE", help="Write the ids of skipped tests to a file.")
     parser.addoption("--only", metavar="FILE", help="Run only the tests of such a file, and the long ones.")
     parser.addoption("--long", type=int, default=0, help="With --cases, the same for long tests; by default 0.")
+    parser.addoption("--half", metavar="TEXT", help="Leave out half of the long tests; the text decides which.")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,12 +86,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         cases[item.nodeid.partition("[")[0]].append(item)
+
+    def most_of(test: str, item: pytest.Item) -> int:
+        if not item.get_closest_marker("long"):
+            return most
+        salt = config.getoption("--half")
+        return 0 if salt and sha256(f"{salt} {test}".encode()).digest()[0] % 2 else config.getoption("--long")
+
     kept = {
         item
-        for of_test in cases.values()
+        for test, of_test in cases.items()
         for place, item in enumerate(sorted(of_test, key=lambda item: sha256(item.nodeid.encode()).digest()))
-        if item.get_closest_marker("every")
-        or place < (config.getoption("--long") if item.get_closest_marker("long") else most)
+        if item.get_closest_marker("every") or place < most_of(test, item)
     }
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
