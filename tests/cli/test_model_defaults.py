@@ -22,6 +22,7 @@ from gnomon.machine import cores
 from gnomon.models.facts import facts
 from gnomon.models.folder import TINY
 from models.kinds import save
+from rewards import right
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -190,10 +191,6 @@ def test_recipes_that_train_all_weights_still_do() -> None:
 
 def rows(count: int = 40) -> list[dict[str, str]]:
     return [{"prompt": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(count)]
-
-
-def right(completion: str, answer: str) -> bool:
-    return completion.strip() == answer
 
 
 def messages(row: dict[str, str]) -> list[dict[str, str]]:

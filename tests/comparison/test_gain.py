@@ -20,6 +20,7 @@ from gnomon.errors import ConfigError, RunError
 from gnomon.stats import difference_interval
 from gnomon.store import RunReader
 from gnomon.store.audit import verify
+from rewards import right
 
 SMALL: dict[str, Any] = {"prompts": 4, "group": 4, "max_tokens": 12, "quiet": True, "workers": {"count": 1}}
 
@@ -197,10 +198,6 @@ def test_what_has_no_gain_is_refused(tmp_path: Path) -> None:
 def test_a_reward_function_has_what_its_run_recorded(tmp_path: Path) -> None:
     """An environment of Python objects cannot be sampled again, nor its replies read in another form."""
     rows = [{"prompt": f"{place} + 1 = ?", "answer": str(place + 1)} for place in range(40)]
-
-    def right(completion: str, answer: str) -> bool:
-        return completion == answer
-
     gnomon.train(rows, reward=right, run=tmp_path / "r", steps=1, eval={"tasks": 4}, **SMALL).close()
     found = gain([tmp_path / "r"], Wanted())
     assert found.format is None and len(found.gain.rows) == 2 and found.gain.k == 1
