@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from statistics import fmean
 
 from gnomon.envs.base import identity
 from gnomon.envs.char_count import CharCount
 from gnomon.envs.turns import Ask, MultiTurn, Play
-from gnomon.store import RunReader
 from gnomon.types import Part, Status, Task, Verdict
 
-__all__ = ["Chain", "share"]
+__all__ = ["Chain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +49,3 @@ class Chain(MultiTurn):
     def best(self, task: Task, ask: Ask) -> str:
         """The count, of the question that is asked."""
         return str(task.answer[task.info["later"].index(ask.text) + 1 if ask.text else 0])
-
-
-def share(reader: RunReader) -> float:
-    """Share of held-out answers that are right, after training."""
-    parts = [part for row in reader.records("held_out", reader.steps) for part in row.body["parts"]]
-    return fmean(part["value"] for part in parts if part["name"] == "share")

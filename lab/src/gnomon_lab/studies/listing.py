@@ -121,7 +121,7 @@ def by_chance(rows: Sequence[Listed]) -> str:
         f"numbers of the other {len(drawn)} vary between seeds. If there is no real difference, such a study still "
         "ends in PASS or FAIL with a probability of at most 5 %, half of it for PASS. On average, chance alone decides "
         f"at most {wrong:.2g} of these {len(drawn)} studies, and 2.5 of fifty. "
-        f"{pretrained} studies with a verdict have SmolLM2 as their policy."
+        f"{pretrained} studies with a verdict have SmolLM2 or Gemma as their policy."
     )
 
 
