@@ -59,6 +59,14 @@ def test_without_a_split_an_eighth_is_held_out_by_the_question(tmp_path: Path) -
     assert set(test) <= set(prompts(grown, "test")), "more rows move none to the other side"
 
 
+@pytest.mark.parametrize("first", range(6))
+def test_of_two_questions_one_is_held_out(first: int, tmp_path: Path) -> None:
+    """By their hash alone, both would be train rows in 49 of 64 such files, and test rows in one."""
+    env = Dataset(path=written(tmp_path / "a.jsonl", 3 * sums(2, first)), **COLUMNS)
+    assert [len(env.tasks(split)) for split in ("train", "test")] == [3, 3]
+    assert not set(prompts(env, "train")) & set(prompts(env, "test"))
+
+
 def test_a_column_or_a_second_file_says_what_is_held_out(tmp_path: Path) -> None:
     rows = [{**row, "side": "test" if place % 4 == 0 else "train"} for place, row in enumerate(sums(40))]
     by_column = Dataset(path=written(tmp_path / "a.jsonl", rows), split="side", **COLUMNS)
@@ -372,8 +380,8 @@ def test_a_column_that_is_not_there_is_named_with_every_setting_that_mends_it(
     ("count", "why"),
     [
         (0, "the file has no rows"),
-        (1, "rows: 1, different questions: 1; about one question of eight is held out"),
-        (50, "rows: 50, different questions: 1; about one question of eight is held out"),
+        (1, "rows: 1, different questions: 1; each split needs a question"),
+        (50, "rows: 50, different questions: 1; each split needs a question"),
     ],
 )
 def test_a_split_without_rows_says_why(count: int, why: str, tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ class Dataset(SingleTurn):
     """Questions and answers from a file or a hub data set. `seed` decides the order of the rows in a split.
 
     Held-out rows are those of `test`, or those with "test" in the column `split`, or else an eighth of the rows, by
-    the hash of the question. A question that is in both splits is refused.
+    the hash of the question; of two or more questions, at least one is in each split. A question that is in both splits
+    is refused.
     """
 
     path: str = "questions"
@@ -299,7 +300,8 @@ def no_rows(env: Dataset, split: str) -> ConfigError:
     why = "the file has no rows"
     if rows and not env.test:
         count = len(set(questions(env, env.path, rows)))
-        why = f"rows: {len(rows)}, different questions: {count}; about one question of eight is held out, by its hash"
+        reason = f"no row has {split!r} in the column {env.split!r}" if env.split else "each split needs a question"
+        why = f"rows: {len(rows)}, different questions: {count}; {reason}"
     fix = "add questions, or name a file of others to hold out: env.test=FILE" if split == "test" else "add questions"
     return ConfigError("E155", f"the data set has no {split} rows", where=env.source(split), why=why, fix=fix)
 
@@ -312,8 +314,9 @@ def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Plac
     keys = questions(env, env.path, rows)
     parts: dict[str, Placed] = {name: [] for name in SPLITS}
     names: dict[str, list[tuple[str, int]]] = {name: [] for name in SPLITS}
+    by_hash = divided(keys)
     for name, (index, row) in zip(keys, rows, strict=True):
-        split = "train" if env.test else side(env, row, index) or split_of(name)
+        split = "train" if env.test else side(env, row, index) or by_hash[name]
         parts[split].append((index, row))
         names[split].append((name, index))
     if env.apart:
@@ -331,6 +334,14 @@ def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Plac
     for source, some in sources.items():
         refuse_unreadable(env, source, some)
     return selected if env.test != EVERY else {**selected, "test": selected["train"]}
+
+
+def divided(keys: Sequence[str]) -> dict[str, str]:
+    """The split of every question by its hash: about an eighth is held out, and of two or more at least one in each."""
+    splits = {key: split_of(key) for key in sorted(keys)}
+    if len(splits) > 1 and len(sides := set(splits.values())) == 1:
+        splits[min(splits)] = "test" if "train" in sides else "train"
+    return splits
 
 
 def side(env: Dataset, row: Row, index: int) -> str:
