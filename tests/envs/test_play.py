@@ -1,9 +1,14 @@
 """A person in the place of the policy."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from gnomon.envs import Arithmetic, Countdown, Env, GuessNumber, KuhnPoker
+from gnomon.envs.maze import Maze
 from gnomon.envs.play import play
+from gnomon.images import Image
 from gnomon.types import Status, Verdict
 
 
@@ -40,6 +45,20 @@ def test_a_whole_reply_is_judged_as_it_stands() -> None:
     assert verdict.status is Status.MALFORMED
     assert "no answer slot" not in text
     assert "malformed, reward 0" in text and "not an integer" in text
+
+
+def test_an_image_is_a_file_while_its_message_is_answered() -> None:
+    written, images = list[str](), list[Path]()
+
+    def read(prompt: str) -> str:
+        match = re.fullmatch(r"\[image (.*)\]", written[-2])
+        assert match
+        images.append(Path(match[1]))
+        assert Image.read(images[-1]).sha256.startswith(images[-1].stem)
+        return "up"
+
+    play(Maze(), 3, "test", read, written.append)
+    assert len(images) > 1 and not any(image.exists() for image in images)
 
 
 def test_a_shut_gate_is_shown() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gnomon.envs import offers
 from gnomon.envs.agent import Launch
@@ -38,22 +41,19 @@ def play(
     """
     task = env.tasks(split)[index]
     write(f"{type(env).__name__}, {split} task {index} (id {task.id})")
-    episode = env.start(task, Key(0).at("play", split=split, index=index))
-    several = offers.players(env) > 1
-    try:
+    start, several = Key(0).at("play", split=split, index=index), offers.players(env) > 1
+    with closing(env.start(task, start)) as episode, TemporaryDirectory(prefix="gnomon-") as pictures:
         messages, player, launch = episode.messages, 0, getattr(episode, "launch", None)
         if launch is not None and run is not None:
             step = episode.step(run(launch, read, write))
         for _ in range(env.max_turns if launch is None else 0):
             if several:
                 write(f"player {player}")
-            show(messages, write)
+            show(messages, Path(pictures), write)
             step = episode.step(slotted(env, read("> "), write))
             if step.done:
                 break
             messages, player = step.messages, step.player
-    finally:
-        episode.close()
     verdicts = step.verdicts or ((step.verdict,) if step.verdict is not None else ())
     if not (step.done and verdicts):
         raise ValueError(f"the episode of {type(env).__name__} ends without a verdict")
@@ -72,8 +72,13 @@ def slotted(env: Env, reply: str, write: Write) -> str:
     return reply
 
 
-def show(messages: tuple[Message, ...], write: Write) -> None:
+def show(messages: tuple[Message, ...], pictures: Path, write: Write) -> None:
+    """Write messages, and their images to files in a folder, which a person can open."""
     for message in messages:
+        for image in message.images:
+            file = pictures / f"{image.sha256[:16]}{Path(image.file_name).suffix}"
+            file.write_bytes(image.data)
+            write(f"[image {file}]")
         write(f"{message.role}: {message.content}")
 
 
