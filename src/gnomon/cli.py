@@ -501,21 +501,26 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Search a verifier for exploits. Exit code 0: nothing blocks training; 1: a finding blocks; 2: no audit."""
+    from gnomon.audit import LIMITS, read_tasks, subject_of
     from gnomon.audit import audit as examine
-    from gnomon.audit import read_tasks, subject_of
     from gnomon.audit.text import report_text
     from gnomon.audit.text import sarif as as_sarif
+    from gnomon.config import overrides, resolve
     from gnomon.run.find import check_env_config, check_policy_config, judge
     from gnomon.run.subject import env_of, name_of
+    from gnomon.run.trial import limits_of
 
-    own = [f"policy={policy}", f"seed={seed}"]
+    words = [word for word in settings or [] if word.startswith("workers.")]
+    settings = [word for word in settings or [] if word not in words]
+    own = [f"policy={policy}", f"seed={seed}", *words]
     config = configured(target, settings, own, [check_env_config, check_policy_config]) if policy else None
+    limits = limits_of(resolve([overrides(words, 2)])[0].workers) if words else LIMITS
     supplied = () if tasks.isdigit() else read_tasks(Path(tasks))
     count = int(tasks) if tasks.isdigit() else len(supplied)
     kind, options = env_of(target)
     env = judge(kind, options | options_of(settings))
     report = examine(
-        subject_of(env, supplied, count=count, name=name_of(target), source=name_of(target)),
+        subject_of(env, supplied, count=count, name=name_of(target), source=name_of(target), limits=limits),
         seed=seed, max_tokens=max_tokens,
         acknowledge=ack or (),
     )  # fmt: skip

@@ -252,9 +252,10 @@ class WorkersSettings(TypedDict, total=False):
     count: int
     """Number of worker processes."""
     seconds: float
-    """Processor time in seconds that one call may use, imports excluded. The wall-clock limit is ten times as long."""
+    """Processor time in seconds that one call may use, imports excluded, also in the audit before the run. The
+    wall-clock limit is ten times as long, in the audit eight times."""
     memory_mib: int
-    """Address space of a worker, in MiB."""
+    """Address space of a worker, in MiB, also in the audit before the run."""
     retries: int
     """How often a call is repeated in a new worker after the environment failed."""
     failures: float

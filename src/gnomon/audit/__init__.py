@@ -3,10 +3,11 @@
 from gnomon.audit.finding import AXES, Axis, Evidence, Finding, Report, Severity
 from gnomon.audit.judging import Judgement
 from gnomon.audit.run import audit, preflight
-from gnomon.audit.subject import Played, Subject, read_tasks, subject_of
+from gnomon.audit.subject import LIMITS, Played, Subject, VerdictLimits, read_tasks, subject_of
 
 __all__ = [
     "AXES",
+    "LIMITS",
     "Axis",
     "Evidence",
     "Finding",
@@ -15,6 +16,7 @@ __all__ = [
     "Report",
     "Severity",
     "Subject",
+    "VerdictLimits",
     "audit",
     "preflight",
     "read_tasks",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gnomon.audit.case import Case, excerpt, stated_answer
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.frame import KNOWN
-from gnomon.audit.judging import SECONDS, WAITED, Bench, Judgement, judgement_of
+from gnomon.audit.judging import WAITED, Bench, Judgement, judgement_of
 from gnomon.workers import Returned
 
 __all__ = ["probe"]
@@ -17,7 +17,7 @@ SLOW = 0.25
 """Seconds above which a verdict within the limit is reported as slow."""
 
 OWN_LIMIT = 16
-"""CPU seconds within which a function of another library may stop at its own time limit."""
+"""Factor on the time limit, within which a function of another library may stop at its own limit."""
 TRIED = 2
 """Number of slow texts that are retried with more time, to test whether the function stops by itself."""
 RULES = {
@@ -30,6 +30,7 @@ def probe(case: Case) -> Iterator[Finding]:
     _ = case.corpus
     judgements = case.workers.judgements  # A verifier may fail on a plain reply already.
     calls = [judgement for judgement in judgements if judgement.outcome != "unasked"]
+    limit = case.subject.limits.seconds
     late = [judgement for judgement in calls if judgement.outcome == "exceeded"]
     unjudged = not any(judgement.correct for judgement in calls) and any(answers(case, judgement) for judgement in late)
     if unjudged or len(late) > len(calls) / 2:
@@ -40,9 +41,10 @@ def probe(case: Case) -> Iterator[Finding]:
         if faulty and outcome == "exceeded" and case.foreign and (own := own_limit(case, faulty)):
             yield case.finding(
                 "availability.slow", Severity.WARNING,
-                f"{len(faulty)} of {len(calls)} texts take over {SECONDS:g} s, such as {excerpt(own[0].reply)}; "
+                f"{len(faulty)} of {len(calls)} texts take over {limit:g} s, such as {excerpt(own[0].reply)}; "
                 f"the function returns after {max(judgement.seconds for judgement in own):.1f} s", own,
-                claim=claim, why="training waits for the slowest verdict", fix="set its own time limit below 1 s",
+                claim=claim, why="training waits for the slowest verdict",
+                fix=f"set its own time limit below {limit:g} s",
             )  # fmt: skip
         elif faulty:
             first = case.plainest(faulty)
@@ -74,7 +76,7 @@ def probe(case: Case) -> Iterator[Finding]:
         "texts": len(judgements),
         "judged in time and not correct": sum(r.outcome == "verdict" and not r.correct for r in judgements),
         "slowest": max(
-            (judgement.seconds for judgement in judgements if judgement.outcome == "verdict"), default=SECONDS
+            (judgement.seconds for judgement in judgements if judgement.outcome == "verdict"), default=limit
         ),
     }
 
@@ -87,19 +89,21 @@ def answers(case: Case, judgement: Judgement) -> bool:
 
 def always_exceeded(case: Case, late: Sequence[Judgement], count: int) -> Finding:
     """The finding that plain texts exceed a limit too, so that the audit saw few verdicts or none."""
-    first = case.plainest(late)
+    first, limit = case.plainest(late), case.subject.limits.seconds
     what = f"{len(late)} of {count} texts exceed the time or memory limit, even {excerpt(first.reply)}: {first.detail}"
     fix = (
         "make the verifier faster; audit.acknowledge='[\"availability.always_exceeded\"]' accepts the verifier untested"
     )
     if first.detail.startswith(WAITED):
-        fix = "give what the verifier waits for (a server, a lock, input) a time limit below 1 s"
+        fix = f"give what the verifier waits for (a server, a lock, input) a time limit below {limit:g} s"
+    elif first.out_of_memory:
+        fix = case.subject.limits.more_memory
     elif isinstance(
         outcome := case.workers.ask(judged_twice, first.index, first.reply, fresh=True, patience=OWN_LIMIT), Returned
     ):
         one, two = (judgement.seconds for judgement in outcome.value)
         what += f"; the first call of a process takes {one:.1f} s, the second {two:.1f} s"
-        if two < SECONDS:
+        if two < limit:
             fix = "load models and tables at the top of the module, which is imported before replies are judged"
     return case.finding(
         "availability.always_exceeded", Severity.BLOCKING, what, late, claim="judgement.outcome == 'exceeded'",
@@ -123,7 +127,7 @@ def own_limit(case: Case, late: Sequence[Judgement]) -> list[Judgement]:
 
     Empty otherwise, and if a text exceeded the memory limit, because more time does not help there.
     """
-    slow = sorted((r for r in late if "memory" not in r.detail), key=lambda r: (not case.reached(r), len(r.reply)))
+    slow = sorted((r for r in late if not r.out_of_memory), key=lambda r: (not case.reached(r), len(r.reply)))
     again: list[Judgement] = []
     for judgement in slow[:TRIED] if len(slow) == len(late) else ():
         outcome = case.workers.ask(judgement_of, judgement.index, judgement.reply, patience=OWN_LIMIT)

@@ -14,7 +14,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from gnomon.audit.subject import Subject
+from gnomon.audit.subject import Subject, VerdictLimits
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.envs.blame import blamed_line, describe, line
@@ -26,13 +26,11 @@ from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
 from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned, own_cpu
 
-__all__ = ["SECONDS", "WAITED", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
+__all__ = ["WAITED", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
 
-SECONDS = 1.0
-"""CPU time limit of one verdict."""
 WALL, SPARE = 8.0, 3.0
-"""Wall-clock limit of one verdict, in seconds; longer than the CPU limit, because the machine may be busy. A verifier
-that runs code ends it at a limit of its own, so it gets `SPARE` seconds more than that."""
+"""Wall-clock limit of one verdict as a multiple of its CPU limit, because the machine may be busy. A verifier that runs
+code ends it at a limit of its own, so it gets `SPARE` seconds more than that."""
 WAITED = "no verdict after"
 """Words of a judgement that exceeds the limit by the clock."""
 PATIENCE = 20
@@ -49,8 +47,8 @@ SILENT = 4
 """The same for a verifier without any verdict yet."""
 FIRST = 2
 """Number of calls that such a verifier gets at a time, each in a worker of its own."""
-MEMORY = 2**30
-"""Limit of address space per verdict, in bytes."""
+NO_MEMORY = ("annot allocate memory", "failed to map segment", "bad_alloc")
+"""What C libraries say when they get no memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +77,10 @@ class Judgement:
     @property
     def correct(self) -> bool:
         return self.status is Status.CORRECT
+
+    @property
+    def out_of_memory(self) -> bool:
+        return self.outcome == "exceeded" and self.detail.endswith("of memory")
 
     @property
     def same(self) -> tuple[object, ...]:
@@ -158,15 +160,17 @@ class VerifierWorkers:
         self.judgements: list[Judgement] = []
         """All verdicts so far."""
         self.kills, self.most_kills = 0, SILENT
-        limits = getattr(subject.verifier, "limits", None)
-        self.wall = max(WALL, limits.wall_seconds + SPARE) if isinstance(limits, Limits) else WALL
+        self.limits, sandbox = subject.limits, getattr(subject.verifier, "limits", None)
+        self.wall = WALL * self.limits.seconds
+        if isinstance(sandbox, Limits):
+            self.wall = max(self.wall, sandbox.wall_seconds + SPARE)
 
     @cached_property
     def pool(self) -> Pool:
         """The pool, started by the first call."""
         return Pool(
-            self.sent, self.workers, seconds=SECONDS, wall=self.wall, memory=MEMORY, output=2**24, retries=0,
-            variables=self.variables, imports=self.imports,
+            self.sent, self.workers, seconds=self.limits.seconds, wall=self.wall, memory=self.limits.memory,
+            output=2**24, retries=0, variables=self.variables, imports=self.imports,
         )  # fmt: skip
 
     def ask(
@@ -206,7 +210,7 @@ class VerifierWorkers:
                 slept = isinstance(outcome, Exceeded) and outcome.resource == "wall"
                 self.kills += 0 if isinstance(outcome, Raised) else 4 if slept else 1
                 if len(chunk) == 1:
-                    by_item[chunk[0]] = instead(outcome, *items[chunk[0]], self.wall)
+                    by_item[chunk[0]] = instead(outcome, *items[chunk[0]], self.limits, self.wall)
                 else:  # One of the calls ended the worker, and it is not known which.
                     waiting.extend([i] for i in chunk)
         judgements = [
@@ -248,11 +252,11 @@ def judgement_of(bench: Bench, index: int, reply: str, task: Task | None = None)
         verdict: Any = bench.verifier.verify(bench.tasks[index] if task is None else task, reply)
         seconds = own_cpu() - began
         problem = unfit(verdict, bench.verifier.reward_range)
-    except MemoryError:
-        raise
     except Fault as fault:
         return Judgement(index=index, reply=reply, outcome="invalid", detail=str(fault))
     except BaseException as error:  # Exits and interrupts that a verifier raises are its own faults too.
+        if lacks_memory(error):
+            raise MemoryError from error
         where, outside = blamed_line(error, bench.verifier), getattr(error, "reward", math.nan)
         return Judgement(
             index=index, reply=reply, outcome="raised", detail=describe(error), place=where, reward=outside
@@ -274,6 +278,11 @@ def judgement_of(bench: Bench, index: int, reply: str, task: Task | None = None)
     )
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that there was no memory."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+
+
 def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
     """Why a verdict is invalid; empty if it is valid."""
     if not isinstance(verdict, Verdict):
@@ -286,14 +295,14 @@ def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
     return ""
 
 
-def instead(outcome: Outcome, index: int, reply: str, wall: float) -> Judgement:
+def instead(outcome: Outcome, index: int, reply: str, limits: VerdictLimits, wall: float) -> Judgement:
     """The judgement for a call that ended its worker. Args: wall: the limit of its time by the clock, in seconds."""
     match outcome:
         case Exceeded(resource):
             reasons = {
-                "cpu": f"over {SECONDS:g} s of processor time",
+                "cpu": f"over {limits.seconds:g} s of processor time",
                 "wall": f"{WAITED} {wall:g} s",
-                "memory": f"over {MEMORY // 2**20} MiB of memory",
+                "memory": f"over {limits.memory // 2**20} MiB of memory",
                 "output": "a verdict too large to send",
             }
             return Judgement(index=index, reply=reply, outcome="exceeded", detail=reasons[resource])

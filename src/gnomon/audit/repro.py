@@ -14,16 +14,16 @@ from typing import Any
 from gnomon.audit.judging import Judgement, VerifierWorkers
 from gnomon.audit.reach import MAX_TOKENS
 from gnomon.audit.run import audit
-from gnomon.audit.subject import Subject
+from gnomon.audit.subject import LIMITS, Subject, VerdictLimits
 from gnomon.types import Task
 from gnomon.verifiers import Verifier
 
 __all__ = ["found_again", "load", "replay", "unpacked", "unpickled"]
 
 
-def replay(verifier: Verifier, task: Task, reply: str) -> Judgement:
+def replay(verifier: Verifier, task: Task, reply: str, limits: VerdictLimits = LIMITS) -> Judgement:
     """One call, in a worker that can be killed."""
-    subject = Subject(name=type(verifier).__name__, verifier=verifier, tasks=(task,))
+    subject = Subject(name=type(verifier).__name__, verifier=verifier, tasks=(task,), limits=limits)
     with VerifierWorkers(subject, workers=1) as workers:
         return workers.judge([(0, reply)])[0]
 

@@ -28,7 +28,7 @@ from gnomon.audit.judging import VerifierWorkers
 from gnomon.audit.reach import MAX_TOKENS, Reach
 from gnomon.audit.repair import repair
 from gnomon.audit.scripts import rule_script
-from gnomon.audit.subject import Subject, subject_of
+from gnomon.audit.subject import LIMITS, Subject, VerdictLimits, subject_of
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.envs.blame import describe, line
@@ -120,21 +120,28 @@ def audit(
     return replace(report, repair=repair(judge, subject.tasks, report.findings))
 
 
-def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40, max_tokens: int = MAX_TOKENS) -> Report:
+def preflight(
+    env: Env,
+    *,
+    acknowledge: Collection[str] = (),
+    tasks: int = 40,
+    max_tokens: int = MAX_TOKENS,
+    limits: VerdictLimits = LIMITS,
+) -> Report:
     """A short audit before a run: few tasks, the axes of `PREFLIGHT`. Cached per environment.
 
-    Args: max_tokens: limit of a reply of the run.
+    Args: max_tokens, limits: of a reply and of a verdict in the run.
     """
     try:
-        report = first_flight(env, tasks, max_tokens)  # type: ignore[arg-type]
+        report = first_flight(env, tasks, max_tokens, limits)  # type: ignore[arg-type]
     except TypeError:  # The environment is not hashable.
-        report = first_flight.__wrapped__(env, tasks, max_tokens)
+        report = first_flight.__wrapped__(env, tasks, max_tokens, limits)
     return report.acknowledging(acknowledge)
 
 
 @lru_cache(maxsize=64)
-def first_flight(env: Env, tasks: int, max_tokens: int) -> Report:
-    return audit(subject_of(env, count=tasks), axes=PREFLIGHT, max_tokens=max_tokens)
+def first_flight(env: Env, tasks: int, max_tokens: int, limits: VerdictLimits) -> Report:
+    return audit(subject_of(env, count=tasks, limits=limits), axes=PREFLIGHT, max_tokens=max_tokens)
 
 
 def least_right(case: Case) -> float | None:

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 
 from gnomon.audit.reach import MAX_TOKENS
-from gnomon.audit.subject import Subject
+from gnomon.audit.subject import LIMITS, Subject
 from gnomon.envs.blame import line
 from gnomon.types import Task
 from gnomon.workers import serialise
@@ -30,7 +30,7 @@ Exits with 1 while the fault exists, else with 0.
 import sys
 
 from gnomon.audit.repro import {names}
-from gnomon.audit.subject import Subject, subject_of
+from gnomon.audit.subject import Subject, VerdictLimits, subject_of
 from gnomon.types import Message, Task
 
 '''
@@ -42,7 +42,7 @@ def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str,
     return head(subject, rule, what, "load, replay, unpacked, unpickled") + (
         f"verifier = {expression_of(subject.verifier)}\n"
         f"task = {task_text(subject.tasks[index])}\n"
-        f"judgement = replay(verifier, task, {text})\n"
+        f"judgement = replay(verifier, task, {text}{limits_text(subject)})\n"
         "print(judgement)\n"
         f"sys.exit(1 if {claim} else 0)\n"
     )
@@ -51,10 +51,10 @@ def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str,
 def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, max_tokens: int = MAX_TOKENS) -> str:
     """The script of a fault over many calls. It repeats the rule's axis."""
     if subject.env is not None:
-        subject_text = f"subject_of({expression_of(subject.env)}, count={tasks})"
+        subject_text = f"subject_of({expression_of(subject.env)}, count={tasks}{limits_text(subject)})"
     else:
         task_list = "".join(f"    {task_text(solved(subject, task))},\n" for task in subject.tasks[:tasks])
-        subject_text = f"subject_of(verifier, (\n{task_list}))"
+        subject_text = f"subject_of(verifier, (\n{task_list}){limits_text(subject)})"
     limit = "" if max_tokens == MAX_TOKENS else f", max_tokens={max_tokens}"
     return head(subject, rule, what, "found_again, load, unpickled") + (
         (f"verifier = {expression_of(subject.verifier)}\n" if subject.env is None else "")
@@ -62,6 +62,11 @@ def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, m
         f'print("{rule}:", "there" if there else "gone")\n'
         "sys.exit(1 if there else 0)\n"
     )
+
+
+def limits_text(subject: Subject) -> str:
+    """The limits of a verdict as an argument, if they are not the usual ones."""
+    return "" if subject.limits == LIMITS else f", limits={subject.limits!r}"
 
 
 def solved(subject: Subject, task: Task) -> Task:

@@ -16,10 +16,28 @@ from gnomon.errors import ConfigError
 from gnomon.types import Task, Verdict
 from gnomon.verifiers import Verifier
 
-__all__ = ["Played", "Subject", "read_tasks", "subject_of"]
+__all__ = ["LIMITS", "Played", "Subject", "VerdictLimits", "read_tasks", "subject_of"]
 
 TASKS = 200
 """Default number of tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictLimits:
+    """Limits of one verdict under audit; a run has those of its workers."""
+
+    seconds: float = 1.0
+    """CPU time."""
+    memory: int = 2**30
+    """Address space of the process, in bytes."""
+
+    @property
+    def more_memory(self) -> str:
+        """The setting that allows four times the memory."""
+        return f"workers.memory_mib={4 * self.memory // 2**20}"
+
+
+LIMITS = VerdictLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +54,7 @@ class Subject:
     """The environment of the tasks, for checks of splits, seeds and turns."""
     source: str = ""
     """Its display name: a built-in name, file.py:Class or module:Class."""
+    limits: VerdictLimits = LIMITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +72,13 @@ class Played:
 
 
 def subject_of(
-    target: Env | Verifier, tasks: tuple[Task, ...] = (), *, count: int = TASKS, name: str = "", source: str = ""
+    target: Env | Verifier,
+    tasks: tuple[Task, ...] = (),
+    *,
+    count: int = TASKS,
+    name: str = "",
+    source: str = "",
+    limits: VerdictLimits = LIMITS,
 ) -> Subject:
     """Make a subject from an environment, or from a verifier and its tasks.
 
@@ -92,6 +117,7 @@ def subject_of(
         solution=solution_of(target, tasks),
         env=env,
         source=source,
+        limits=limits,
     )
 
 

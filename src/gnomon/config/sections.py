@@ -192,9 +192,10 @@ class Workers(Section):
     count: Annotated[int, Field(ge=1), Bytes.NEVER] = 2
     """Number of worker processes."""
     seconds: Annotated[float, Field(gt=0)] = 2.0
-    """Processor time in seconds that one call may use, imports excluded. The wall-clock limit is ten times as long."""
+    """Processor time in seconds that one call may use, imports excluded, also in the audit before the run. The
+    wall-clock limit is ten times as long, in the audit eight times."""
     memory_mib: Annotated[int, Field(ge=64)] = 2048
-    """Address space of a worker, in MiB."""
+    """Address space of a worker, in MiB, also in the audit before the run."""
     retries: Annotated[int, Field(ge=0)] = 1
     """How often a call is repeated in a new worker after the environment failed."""
     failures: Annotated[float, Field(ge=0, le=1)] = 0.005

@@ -12,6 +12,7 @@ from gnomon.envs.base import Env
 from gnomon.errors import ConfigErrors
 from gnomon.run.find import check_env_config, check_policy_config, make_env
 from gnomon.run.subject import layers
+from gnomon.run.trial import limits_of
 
 __all__ = ["examine_recipe"]
 
@@ -79,7 +80,10 @@ def forced(config: RunConfig) -> Iterator[Finding]:
 
 def audit_findings(env: Env, config: RunConfig) -> Iterator[Finding]:
     """What the audit before a run finds, but for notes."""
-    report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
+    report = preflight(
+        env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens,
+        limits=limits_of(config.workers),
+    )  # fmt: skip
     for finding in report.findings:
         if finding.severity is not Severity.NOTE and not finding.acknowledged:
             reply = f"; such as the reply {finding.evidence.reply[:80]!r}" if finding.evidence.reply else ""

@@ -12,7 +12,7 @@ from gnomon.envs.blame import quoted
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.run.display import Teller
 from gnomon.run.objects import OBJECT
-from gnomon.run.trial import defined
+from gnomon.run.trial import defined, limits_of
 
 __all__ = ["audited"]
 
@@ -32,7 +32,7 @@ def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
     draws = config.budget.steps * config.rollout.prompts
     report = preflight(
         env, acknowledge=config.audit.acknowledge, tasks=min(max(FEWEST, draws), MOST),
-        max_tokens=config.rollout.max_tokens,
+        max_tokens=config.rollout.max_tokens, limits=limits_of(config.workers),
     )  # fmt: skip
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]

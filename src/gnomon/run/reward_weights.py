@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnomon.audit import Judgement
+from gnomon.audit import LIMITS, Judgement, VerdictLimits
 from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError
 from gnomon.run.trial import trial
@@ -17,13 +17,13 @@ RULE = "reward.weights"
 """What `audit.acknowledge` names when a run shall be started all the same."""
 
 
-def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
+def weigh(env: Env, acknowledged: Sequence[str] = (), limits: VerdictLimits = LIMITS) -> str:
     """One line: what the environment pays for being right, and what without. Empty for a reward function.
 
     Raises: ConfigError E140, when all else pays as much as being right and that is not acknowledged; E141, when
         a verdict holds a part that the prices do not; VerifierError E105, E107 or E109 for code that does not judge.
     """
-    judgements = trial(env)
+    judgements = trial(env, limits)
     prices = offers.prices(env)
     if prices is None:
         if offers.spec(env):

@@ -31,6 +31,7 @@ from gnomon.run.preflight import audited
 from gnomon.run.prompt_tokens import without_room
 from gnomon.run.reward_weights import weigh
 from gnomon.run.session import train_until_stopped
+from gnomon.run.trial import limits_of
 from gnomon.run.trust import signature
 from gnomon.store import Run, RunReader
 from gnomon.types import EMPTY
@@ -110,7 +111,7 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
     if attention_of(config) == "transformers":
         teller.message(own_forward(config))
     with teller.phase("trying the verifier"):
-        reward = weigh(env, config.audit.acknowledge)
+        reward = weigh(env, config.audit.acknowledge, limits_of(config.workers))
     if reward:
         teller.message(reward)
     for sentence in sentences(config):

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gnomon.audit import Judgement, subject_of
+from gnomon.audit import LIMITS, Judgement, VerdictLimits, subject_of
 from gnomon.audit.judging import Unopened, VerifierWorkers
+from gnomon.config.sections import Workers
 from gnomon.envs import Env, SingleTurn
 from gnomon.envs.base import SPLITS, confined
 from gnomon.envs.blame import blamed_line, describe, quoted
@@ -20,7 +21,7 @@ from gnomon.integrations.rewarded import Rewarded
 from gnomon.integrations.rewards.base import outward
 from gnomon.types import Task
 
-__all__ = ["defined", "trial"]
+__all__ = ["defined", "limits_of", "trial"]
 
 TASKS = 4
 """Train tasks whose replies are judged."""
@@ -28,18 +29,23 @@ BUDGET = 2.0
 """Seconds in which a reward function of the user is called for other rows. A slow one judges the few that fit."""
 
 
-def trial(env: Env) -> list[Judgement]:
+def limits_of(workers: Workers) -> VerdictLimits:
+    """The limits of a verdict in a run with these settings."""
+    return VerdictLimits(seconds=workers.seconds, memory=workers.memory_mib * 2**20)
+
+
+def trial(env: Env, limits: VerdictLimits = LIMITS) -> list[Judgement]:
     """What an environment says to a right, a wrong and an empty reply to each of some tasks, in processes of its own.
 
     A reward function of the user is then called once for every row, with its answer as the reply, for at most `BUDGET`.
 
-    Replies that use up their time or memory are left to the audit.
+    Replies that use up their time are left to the audit.
 
-    Raises: VerifierError E105 for a score that is none, E107 for code that raises, E109 for an environment that does
-        not reach another process.
+    Raises: VerifierError E105 for a score that is none, E107 for code that raises or has too little memory, E109 for an
+        environment that does not reach another process.
     """
     confined(env)
-    rows, subject = places(env), subject_of(env, count=TASKS)
+    rows, subject = places(env), subject_of(env, count=TASKS, limits=limits)
     tried = len(subject.tasks)
     subject = replace(subject, tasks=subject.tasks + tuple(task for _, task in rows))
     try:
@@ -59,6 +65,8 @@ def trial(env: Env) -> list[Judgement]:
                 raise VerifierError(
                     "E109", f"{subject.name} cannot be imported in another process", where=defined(env), why=str(error)
                 ) from error
+            if judgement.out_of_memory:
+                raise too_large(env, judgement, limits)
             if judgement.outcome in ("raised", "invalid") and not math.isfinite(judgement.reward):
                 raise broken(env, judgement)
             judgements.append(judgement)
@@ -132,6 +140,15 @@ def broken(env: Env, judgement: Judgement) -> VerifierError:
     if judgement.outcome == "invalid":
         return VerifierError("E105", f"the verifier returned {judgement.detail}", where=where, why=why, fix=fix)
     return VerifierError("E107", f"the verifier raised {judgement.detail}", where=where, why=why, fix=fix)
+
+
+def too_large(env: Env, judgement: Judgement, limits: VerdictLimits) -> VerifierError:
+    """The error for a verifier that does not fit into the memory of a worker."""
+    return VerifierError(
+        "E107", f"the verifier needs {judgement.detail}", where=defined(env),
+        why=f"it was judging the reply {judgement.reply!r:.80} to train task {judgement.index}, as workers do in a run",
+        fix=limits.more_memory,
+    )  # fmt: skip
 
 
 def out_of_range(env: Env, first: Judgement, rewards: Sequence[float]) -> VerifierError:
