@@ -66,7 +66,7 @@ def test_closing_ends_everything_it_started():
     began = time.monotonic()
     session.close()
     assert descendants() <= before
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20  # The processes would sleep for ten minutes.
     session.close()
     assert session.receive() == b"" and session.send(b"x") == 0
 

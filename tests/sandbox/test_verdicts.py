@@ -40,7 +40,7 @@ def test_s24_bombs_in_an_answer_end_the_worker_and_not_the_trainer(pool):
         assert isinstance(found, Exceeded) and found.resource in ("cpu", "memory"), (bomb, found)
         began = time.monotonic()
         assert pool.map([("nap", 0.0)]) == [Returned(0.0)]
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
 
 
 def test_s25_answers_that_are_code_find_nothing_to_do(pool, tmp_path, listener):

@@ -75,7 +75,7 @@ def test_a_server_that_misbehaves_is_our_failure_and_in_time(server: Server, mod
     with pytest.raises(VerifierError, match=said) as caught:
         asking(server, model, seconds=0.5 if model in ("silent", "dripping") else 5.0).verify(TASK, "Paris")
     assert caught.value.code == "E115"
-    assert time.monotonic() - began < 3 or model == "flood"
+    assert time.monotonic() - began < 10 or model == "flood"
 
 
 def test_a_busy_server_is_asked_again(server: Server) -> None:

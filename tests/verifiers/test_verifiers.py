@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -157,9 +157,9 @@ def test_another_tag() -> None:
 )
 def test_a_megabyte_of_tags_takes_no_time(strictness: Strictness, text: str) -> None:
     """About 10 ms when linear; a quadratic scan of a megabyte takes minutes."""
-    began = perf_counter()
+    began = process_time()
     extract(text * (1_000_000 // len(text)), strictness)
-    assert perf_counter() - began < 1.0
+    assert process_time() - began < 1.0
 
 
 def test_the_hostile_corpus() -> None:
@@ -167,12 +167,12 @@ def test_the_hostile_corpus() -> None:
         name, text = entry.name, entry.text
         for reply in (text, f"<answer>{text}</answer>"):
             for strictness in Strictness:
-                began = perf_counter()
+                began = process_time()
                 found = extract(reply, strictness)
                 for read in (evaluate, integer):
                     with suppress(Malformed):
                         read(found.text or text)
-                assert perf_counter() - began < 1.0, name
+                assert process_time() - began < 1.0, name
 
 
 def test_nothing_is_ever_run() -> None:

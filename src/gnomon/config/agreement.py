@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from gnomon.config.optimiser import optimiser
 from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.config.rewards import judged_by
 from gnomon.config.sections import RunConfig
-from gnomon.config.sources import Origins
 from gnomon.config.tinker import tinker
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Data, Need, Rewards
@@ -26,37 +25,27 @@ MEMORY = {"gpu_memory_utilization", "kv_cache_memory_bytes"}
 """Arguments of vLLM that limit its memory."""
 
 
-def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """What each setting allows by itself but not together with another.
+def contradictions(config: RunConfig, given: Container[str]) -> Iterator[ConfigError]:
+    """What each setting allows by itself but not together with another. `where` of an error is the name of a setting.
 
-    Of an objective that was passed as an object nothing is known here.
+    Of an objective that was passed as an object nothing is known here. Args: given: the settings that somebody set.
     """
-    yield from engine(config, origins)
-    yield from optimiser(config, origins)
-    yield from lag(config, origins)
-    yield from replay(config, origins)
-    yield from truncation(config, origins)
-    yield from curriculum(config, origins)
-    yield from ranks(config, origins)
-    yield from served(config, origins)
-    yield from launch(config, origins)
-    yield from tinker(config, origins)
-    if config.objective.type.startswith(OBJECT):
-        yield from sizes(config, origins)
-        return
-    yield from reference(config, origins)
-    for check in (group_size, judged_by, demonstrations, shaping, choice_of_tasks, offline, sizes):
-        yield from check(config, origins)
+    yield from optimiser(config, given)
+    for check in (engine, lag, replay, truncation, curriculum, ranks, served, launch, tinker, sizes):
+        yield from check(config)
+    if not config.objective.type.startswith(OBJECT):
+        for check in (reference, group_size, judged_by, demonstrations, shaping, choice_of_tasks, offline):
+            yield from check(config)
 
 
-def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def engine(config: RunConfig) -> Iterator[ConfigError]:
     """An engine without its environment, or an environment without its engine."""
     kind, python = config.placement.engine, config.engine.python
     if kind is EngineKind.VLLM and not python:
         yield ConfigError(
             "E045",
             "engine.type=vllm needs engine.python",
-            where=origins.get("engine.type", "engine.type"),
+            where="engine.type",
             why="vLLM has an environment of its own, which this interpreter belongs to",
             fix="engine.python=PATH/bin/python of the environment with vLLM (docs/engines.md)",
         )
@@ -64,7 +53,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E045",
             f"engine.type=vllm cannot sample with an adapter of rank {config.policy.lora.rank}",
-            where=origins.get("policy.lora.rank", "policy.lora.rank"),
+            where="policy.lora.rank",
             why=f"vLLM holds adapters of rank {LARGEST_RANK} at most",
             fix=f"policy.lora.rank={LARGEST_RANK}, or engine=embedded",
         )
@@ -72,7 +61,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E045",
             "engine.type=vllm cannot record the entropy of tokens",
-            where=origins.get("rollout.entropy", "rollout.entropy"),
+            where="rollout.entropy",
             why="vLLM returns the log-probabilities of single tokens, not of the whole vocabulary",
             fix="engine=embedded, or rollout.entropy=false",
         )
@@ -82,7 +71,7 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E338",
             f"policy.attention={attention} cannot train with policy.device=cpu",
-            where=origins.get("policy.attention", "policy.attention"),
+            where="policy.attention",
             why="torch computes its gradient on CUDA devices only",
             fix="policy.attention=exact, or policy.device=cuda",
         )
@@ -90,37 +79,37 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E045",
             f"engine.batch_invariant cannot be used with engine.type={kind}",
-            where=origins.get("engine.batch_invariant", "engine.batch_invariant"),
+            where="engine.batch_invariant",
             why="it is a mode of vLLM; the embedded engine computes a row alike in every batch in float32 on a CPU",
             fix="engine.type=vllm, or engine.batch_invariant=false",
         )
     if config.engine.sleep:
-        yield from sleep(config, origins)
+        yield from sleep(config)
     if config.engine.gpus:
-        yield from gpus(config, origins)
+        yield from gpus(config)
     if kind is not EngineKind.VLLM and python:
         yield ConfigError(
             "E045",
             f"engine.python cannot be used with engine.type={kind}",
-            where=origins.get("engine.python", "engine.python"),
+            where="engine.python",
             fix=f"engine.type=vllm, or leave out engine.python for {kind}",
         )
 
 
-def excluded(setting: str, off: str, wrong: Sequence[tuple[bool, str, str]], origins: Origins) -> Iterator[ConfigError]:
+def excluded(setting: str, off: str, wrong: Sequence[tuple[bool, str, str]]) -> Iterator[ConfigError]:
     """Args: off: the value that can be combined with all; wrong: whether another setting is there, it, and why not."""
     for there, other, why in wrong:
         if there:
             yield ConfigError(
                 "E045",
                 f"{setting} cannot be combined with {other}",
-                where=origins.get(setting, setting),
+                where=setting,
                 why=why,
                 fix=f"{setting}={off}",
             )
 
 
-def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def sleep(config: RunConfig) -> Iterator[ConfigError]:
     """`engine.sleep` where vLLM and the learner do not use one device in turns."""
     learner, placement = config.learner.partition(":")[0], config.placement
     wrong = [
@@ -131,25 +120,25 @@ def sleep(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         (config.ranks > 0, "ranks", "the learner's processes do not free their cached GPU memory for vLLM"),
         (bool(config.engine.gpus), "engine.gpus", "vLLM has GPUs of its own"),
     ]
-    yield from excluded("engine.sleep", "false", wrong, origins)
+    yield from excluded("engine.sleep", "false", wrong)
     if not config.engine.cache_gib and not config.engine.arguments.keys() & MEMORY:
         yield ConfigError(
             "E045",
             "engine.sleep needs engine.cache_gib",
-            where=origins.get("engine.sleep", "engine.sleep"),
+            where="engine.sleep",
             why="vLLM shares the GPU with the learner, and without this setting it uses 92 % of the GPU's memory",
             fix="engine.cache_gib=4",
         )
 
 
-def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def gpus(config: RunConfig) -> Iterator[ConfigError]:
     """`engine.gpus` with an engine or launcher that does not support it, or with the learner's GPUs."""
     placement = config.placement
     wrong = [
         (placement.engine is not EngineKind.VLLM, f"engine.type={config.engine.type}", "it is a setting of vLLM"),
         (placement.samplers > 0, f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
     ]
-    yield from excluded("engine.gpus", "[]", wrong, origins)
+    yield from excluded("engine.gpus", "[]", wrong)
     learners, own = max(1, config.ranks), placement.learner is LearnerPlace.LOCAL and config.policy.device != "cpu"
     if own and min(config.engine.gpus) < learners:
         used = "GPU 0" if learners == 1 else f"GPUs 0 to {learners - 1}"
@@ -157,22 +146,21 @@ def gpus(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E045",
             f"engine.gpus={','.join(map(str, config.engine.gpus))} names a GPU that the learner uses",
-            where=origins.get("engine.gpus", "engine.gpus"),
+            where="engine.gpus",
             why=f"the learner uses {used}",
             fix=f"engine.gpus={free}"
             + (", or engine.gpus=[] engine.sleep=true engine.cache_gib=4 for one GPU" if learners == 1 else ""),
         )
 
 
-def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def lag(config: RunConfig) -> Iterator[ConfigError]:
     """Sampling ahead with what cannot be had ahead."""
-    where = origins.get("rollout.lag", "rollout.lag")
     if not config.rollout.lag:
         if config.rollout.in_flight:
             yield ConfigError(
                 "E046",
                 "rollout.in_flight needs rollout.lag",
-                where=origins.get("rollout.in_flight", "rollout.in_flight"),
+                where="rollout.in_flight",
                 why="without a lag, nothing is being sampled when the weights change",
                 fix="rollout.lag=1, or rollout.in_flight=false",
             )
@@ -181,7 +169,7 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E046",
             "rollout.lag needs the embedded engine",
-            where=where,
+            where="rollout.lag",
             why="the batches that are sampled ahead have different weights, each in an engine of its own",
             fix="rollout.in_flight=true, engine=embedded, or rollout.lag=0",
         )
@@ -189,7 +177,7 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E046",
             "rollout.in_flight cannot be combined with players.opponent=past",
-            where=origins.get("rollout.in_flight", "rollout.in_flight"),
+            where="rollout.in_flight",
             why="the weights change within an episode, so no version is older than all of it by the lag",
             fix='rollout.in_flight=false, or players.opponent="" or a model folder',
         )
@@ -197,20 +185,20 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E046",
             "rollout.in_flight cannot be combined with rollout.offline",
-            where=origins.get("rollout.in_flight", "rollout.in_flight"),
+            where="rollout.in_flight",
             why="one engine samples all steps in progress, and an offline step needs the initial weights",
             fix="rollout.in_flight=false, or rollout.offline=0",
         )
 
 
-def replay(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def replay(config: RunConfig) -> Iterator[ConfigError]:
     """Earlier groups of nothing, or a recorded run without a use."""
-    rollout, where = config.rollout, origins.get("rollout.replay", "rollout.replay")
+    rollout = config.rollout
     if rollout.recorded and not rollout.replay and not rollout.failure_prefix:
         yield ConfigError(
             "E077",
             "rollout.recorded is set, and rollout.replay = 0",
-            where=where,
+            where="rollout.replay",
             why="no group of the recorded run would be used",
             fix="rollout.replay=1, or leave out rollout.recorded",
         )
@@ -218,19 +206,19 @@ def replay(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E077",
             f"rollout.replay = {rollout.replay:g} of {rollout.prompts} prompts is not one task",
-            where=where,
+            where="rollout.replay",
             fix=f"rollout.replay={1 / rollout.prompts:g}, or more rollout.prompts",
         )
     elif not rollout.recorded and round(rollout.replay * rollout.prompts) == rollout.prompts:
         yield ConfigError(
             "E077",
             "every group would be an earlier one, and nothing would be sampled after the first step",
-            where=where,
+            where="rollout.replay",
             fix="rollout.replay=0.5, or rollout.recorded=RUN",
         )
 
 
-def truncation(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def truncation(config: RunConfig) -> Iterator[ConfigError]:
     """A truncated distribution, where a token's probability is asked of a policy that may not keep it."""
     rollout, objective, placement = config.rollout, config.objective, config.placement
     is_object = objective.type.startswith(OBJECT)
@@ -260,17 +248,17 @@ def truncation(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             (others, f"objective={objective.type}", "it trains on tokens that were not sampled from the kept ones"),
         ]
     for name, off, cut in (("top_p", "1", rollout.top_p < 1), ("top_k", "0", rollout.top_k > 0)):
-        yield from excluded(f"rollout.{name}", off, wrong if cut else [], origins)
+        yield from excluded(f"rollout.{name}", off, wrong if cut else [])
 
 
-def curriculum(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def curriculum(config: RunConfig) -> Iterator[ConfigError]:
     """A curriculum beside another choice of tasks, or without a band."""
-    rollout, where = config.rollout, origins.get("rollout.curriculum", "rollout.curriculum")
+    rollout = config.rollout
     if rollout.curriculum != "uniform" and (rollout.refill or rollout.candidates > 1):
         yield ConfigError(
             "E169",
             "rollout.curriculum cannot be combined with rollout.refill or rollout.candidates",
-            where=where,
+            where="rollout.curriculum",
             why="these draw further tasks uniformly, which the curriculum did not choose",
             fix="rollout.refill=0 rollout.candidates=1, or rollout.curriculum=uniform",
         )
@@ -278,7 +266,7 @@ def curriculum(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E169",
             "rollout.order_seed needs batches that are drawn uniformly and sampled",
-            where=origins.get("rollout.order_seed", "rollout.order_seed"),
+            where="rollout.order_seed",
             why="the batches of curriculum, replay and failure_prefix depend on the steps before them",
             fix="rollout.order_seed=0",
         )
@@ -287,59 +275,58 @@ def curriculum(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E169",
             f"rollout.band goes from {low:g} to {high:g}",
-            where=origins.get("rollout.band", "rollout.band"),
+            where="rollout.band",
             fix=f"rollout.band=[{high:g},{low:g}]",
         )
     if rollout.failure_prefix and not round(rollout.failure_prefix * rollout.prompts):
         yield ConfigError(
             "E077",
             f"rollout.failure_prefix = {rollout.failure_prefix:g} of {rollout.prompts} prompts is not one task",
-            where=origins.get("rollout.failure_prefix", "rollout.failure_prefix"),
+            where="rollout.failure_prefix",
             fix=f"rollout.failure_prefix={1 / rollout.prompts:g}, or more rollout.prompts",
         )
 
 
-def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def ranks(config: RunConfig) -> Iterator[ConfigError]:
     """Several learner processes with what only one process can train."""
     if not config.ranks:
         return
-    where = origins.get("ranks", "ranks")
     if config.placement.learner is LearnerPlace.OBJECT:
         yield ConfigError(
             "E047",
             "ranks cannot be used with a learner that was passed as an object",
-            where=where,
+            where="ranks",
             why="such a learner runs in this process only",
             fix="ranks=0, or do not pass a learner",
         )
 
 
-def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def served(config: RunConfig) -> Iterator[ConfigError]:
     """A learner on a server: its address, and an objective that only this process has."""
     if config.placement.learner is LearnerPlace.SERVER and not address(config.learner):
         yield ConfigError(
             "E048",
             f"{config.learner} is not an address",
-            where=origins.get("learner", "learner"),
+            where="learner",
             fix="learner=http://HOST:PORT, as gnomon serve-learner prints it",
         )
     if config.placement.learner is LearnerPlace.SERVER and config.objective.type.startswith(OBJECT):
         yield ConfigError(
             "E048",
             "a learner on a server cannot use an objective that was passed as an object",
-            where=origins.get("learner", "learner"),
+            where="learner",
             why="objectives are sent to the server by name",
             fix="learner=local, or use an objective of gnomon objective --list",
         )
 
 
-def launch(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def launch(config: RunConfig) -> Iterator[ConfigError]:
     """A learner in a cluster that there is not."""
     if not config.placement.samplers and config.placement.learner is LearnerPlace.CLUSTER:
         yield ConfigError(
             "E049",
             "learner=ray needs launch.type=ray",
-            where=origins.get("learner", "learner"),
+            where="learner",
             why="the learner would be in the Ray cluster of the samplers, and this run has none",
             fix="launch.type=ray, or learner=local",
         )
@@ -354,7 +341,7 @@ def address(url: str) -> bool:
         return False
 
 
-def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def reference(config: RunConfig) -> Iterator[ConfigError]:
     """An objective without its teacher, a reference that nothing reads, or two that read different prompts."""
     name, needs, reference_path = config.objective.type, config.objective.needs, config.policy.reference
     if Need.TEACHER in needs and reference_path in ("", config.policy.path):
@@ -362,7 +349,7 @@ def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E055",
             f"{name} learns from a teacher, and {'it is the policy itself' if reference_path else 'none is set'}",
-            where=origins.get(key, key),
+            where=key,
             why="policy and teacher would give every token the same probability, so there would be nothing to learn",
             fix="objective=opsd, or policy.reference=FOLDER of a model with the same tokenizer",
         )
@@ -370,7 +357,7 @@ def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E055",
             f"{name} does not read a reference policy",
-            where=origins.get("policy.reference", "policy.reference"),
+            where="policy.reference",
             why="policy.reference is read by objectives with a teacher, such as opd, and by a KL penalty",
             fix='policy.reference="", or objective=opd, or regularize.kl=0.001',
         )
@@ -378,25 +365,21 @@ def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E041",
             f"{name} cannot be combined with regularize.kl",
-            where=origins.get("regularize.kl", "regularize.kl"),
+            where="regularize.kl",
             why="its reference reads the answer in its prompt, and a KL penalty needs one prompt for both policies",
             fix="regularize.kl=0, or objective=opd",
         )
 
 
-def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def group_size(config: RunConfig) -> Iterator[ConfigError]:
     """Groups that an objective cannot compare, and a parameter that it cannot have in them."""
     objective, group = config.objective, config.rollout.group
-    where, least, most = (
-        origins.get("rollout.group", "rollout.group"),
-        objective.min_group,
-        objective.declared.max_group,
-    )
+    least, most = objective.min_group, objective.declared.max_group
     if group < least == 2:
         yield ConfigError(
             "E031",
             f"with group = {group}, every advantage of {objective.type} is zero",
-            where=where,
+            where="rollout.group",
             why="it compares a rollout with the others of its group, and here there are none",
             fix="rollout.group=8, or objective=reinforce",
         )
@@ -404,7 +387,7 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E031",
             f"group = {group} is too small for {objective.type} with these options",
-            where=where,
+            where="rollout.group",
             why=f"it needs groups of at least {least} rollouts",
             fix=f"rollout.group={max(8, least)}, or objective=reinforce",
         )
@@ -412,7 +395,7 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E036",
             f"group = {group} is too large for {objective.type}",
-            where=where,
+            where="rollout.group",
             why="a demonstrated task has a single reply",
             fix=f"rollout.group={most}, and more rollout.prompts",
         )
@@ -422,12 +405,12 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             yield ConfigError(
                 "E033",
                 f"family {family} does not allow the parameter {parameter:g} in groups of {group}",
-                where=origins.get("objective.parameter", "objective.parameter"),
+                where="objective.parameter",
                 fix="use an objective.parameter between 0 (REINFORCE) and 1 (maximum likelihood)",
             )
 
 
-def demonstrations(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def demonstrations(config: RunConfig) -> Iterator[ConfigError]:
     """An objective without the demonstrations that it needs, or demonstrations that it does not use."""
     name, demonstrated, path = (
         config.objective.type,
@@ -438,26 +421,26 @@ def demonstrations(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
         yield ConfigError(
             "E035",
             f"{name} trains on demonstrations, and there are none",
-            where=origins.get("objective.type", "objective.type"),
+            where="objective.type",
             fix='rollout.demonstrations=FILE, with lines like {"task": 17, "reply": "..."}',
         )
     if path and not demonstrated:
         yield ConfigError(
             "E035",
             f"{name} trains on sampled rollouts and ignores demonstrations",
-            where=origins.get("rollout.demonstrations", "rollout.demonstrations"),
+            where="rollout.demonstrations",
             fix="objective=sft, or leave out rollout.demonstrations",
         )
 
 
-def shaping(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def shaping(config: RunConfig) -> Iterator[ConfigError]:
     """A length penalty on rewards that an objective counts, or does not read."""
     rewards = config.objective.declared.rewards
     if config.regularize.overlong and rewards is not Rewards.REAL:
         yield ConfigError(
             "E042",
             f"regularize.overlong cannot be used with {config.objective.type}",
-            where=origins.get("regularize.overlong", "regularize.overlong"),
+            where="regularize.overlong",
             why="this objective needs rewards of 0 or 1"
             if rewards is Rewards.BINARY
             else "this objective uses no reward",
@@ -465,7 +448,7 @@ def shaping(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         )
 
 
-def choice_of_tasks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def choice_of_tasks(config: RunConfig) -> Iterator[ConfigError]:
     """Two ways to choose the tasks of a step, or one that finds nothing to choose by."""
     in_use = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
     row = config.objective.declared
@@ -479,31 +462,31 @@ def choice_of_tasks(config: RunConfig, origins: Origins) -> Iterator[ConfigError
             yield ConfigError(
                 "E043",
                 f"rollout.{name} cannot be used here",
-                where=origins.get(f"rollout.{name}", f"rollout.{name}"),
+                where=f"rollout.{name}",
                 why=why,
                 fix="rollout.refill=0 rollout.candidates=1",
             )
 
 
-def offline(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def offline(config: RunConfig) -> Iterator[ConfigError]:
     """Steps that sample from the initial policy, for an objective that has no use for them."""
     if config.rollout.offline and config.objective.declared.data is not Data.CONDITIONED:
         yield ConfigError(
             "E044",
             f"{config.objective.type} has no offline steps",
-            where=origins.get("rollout.offline", "rollout.offline"),
+            where="rollout.offline",
             why="only objectives with feedback in the prompt begin with rollouts of the base policy",
             fix="rollout.offline=0, or objective=fcp",
         )
 
 
-def sizes(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def sizes(config: RunConfig) -> Iterator[ConfigError]:
     """Numbers that one another's limits depend on."""
     if config.optim.minibatches > config.rollout.prompts:
         yield ConfigError(
             "E034",
             f"cannot split {config.rollout.prompts} prompts into {config.optim.minibatches} minibatches",
-            where=origins.get("optim.minibatches", "optim.minibatches"),
+            where="optim.minibatches",
             why="a minibatch contains at least one whole group",
             fix=f"optim.minibatches={config.rollout.prompts}",
         )
@@ -511,7 +494,7 @@ def sizes(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E032",
             f"pass@{max(too_large)} cannot be estimated from {config.eval.samples} rollouts per task",
-            where=origins.get("eval.pass_at", "eval.pass_at"),
+            where="eval.pass_at",
             why="the unbiased estimate needs at least k rollouts",
             fix=f"eval.samples={max(too_large)}",
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from gnomon.config.sections import RunConfig
-from gnomon.config.sources import Origins
 from gnomon.errors import ConfigError
 
 __all__ = ["optimiser"]
@@ -17,7 +16,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
 """Settings that only one optimiser has, with the values that change nothing."""
 
 
-def optimiser(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def optimiser(config: RunConfig, given: Container[str]) -> Iterator[ConfigError]:
     """A setting of one optimiser beside another one, a learning rate that nothing suggests, and states in 8 bits where
     they cannot be."""
     optim = config.optim
@@ -27,15 +26,15 @@ def optimiser(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
                 yield ConfigError(
                     "E056",
                     f"optim.{name} cannot be used with optim.type={optim.type}",
-                    where=origins.get(f"optim.{name}", f"optim.{name}"),
+                    where=f"optim.{name}",
                     why=f"only {kind} has this setting",
                     fix=f"optim.{name}={unused}, or optim.type={kind}",
                 )
-    if optim.type == "sgd" and "optim.lr" not in origins:
+    if optim.type == "sgd" and "optim.lr" not in given:
         yield ConfigError(
             "E057",
             "optim.type=sgd needs optim.lr",
-            where=origins.get("optim.type", "optim.type"),
+            where="optim.type",
             why="its steps are as large as the gradient, whose size depends on the model and the objective",
             fix="optim.lr=10, or 0.1 for a pretrained model, then three times more or less (docs/numerics.md)",
         )
@@ -43,7 +42,7 @@ def optimiser(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E059",
             "optim.states=8bit cannot be used with ranks",
-            where=origins.get("optim.states", "optim.states"),
+            where="optim.states",
             why="numbers in 8 bits share a scale in blocks of 256, which would depend on the number of ranks",
             fix="optim.states=float32, or ranks=0",
         )

@@ -58,7 +58,10 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
     # The choices read the files of a model that a check may fetch.
     others = [problem for check in checks for problem in check(config, origins)]
     config = fitted(config, values, origins)
-    problems += [*contradictions(config, origins), *others]
+    for contradiction in contradictions(config, origins):
+        contradiction.where = origins.get(contradiction.where, contradiction.where)
+        problems.append(contradiction)
+    problems += others
     if problems:
         raise ConfigErrors(problems)
     return config, origins

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gnomon.config.sections import RunConfig
-from gnomon.config.sources import Origins
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Data, Need, Rewards
 
 __all__ = ["judged_by"]
 
 
-def judged_by(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def judged_by(config: RunConfig) -> Iterator[ConfigError]:
     """Rewards without the verifier, where something else reads its verdicts or nothing reads the rewards."""
     by, row = config.rollout.judged_by, config.objective.declared
     if config.rollout.judgements > 1 and by != "policy":
         yield ConfigError(
             "E118",
             f"rollout.judgements cannot be used with rollout.judged_by={by}",
-            where=origins.get("rollout.judgements", "rollout.judgements"),
+            where="rollout.judgements",
             why="only the policy judges a rollout several times",
             fix="rollout.judged_by=policy, or rollout.judgements=1",
         )
@@ -44,7 +43,7 @@ def judged_by(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             yield ConfigError(
                 "E117",
                 f"rollout.judged_by={by} cannot be used here",
-                where=origins.get("rollout.judged_by", "rollout.judged_by"),
+                where="rollout.judged_by",
                 why=why,
                 fix=f"{fix}, or rollout.judged_by=verifier",
             )

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.config.sections import Lora, RunConfig
-from gnomon.config.sources import Origins
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Need
 from gnomon.objectives.options import OBJECT
@@ -19,7 +18,7 @@ SAMPLED = "the service returns log-probabilities of single tokens, not the whole
 HERE = "weights on the service cannot be loaded on this machine"
 
 
-def tinker(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+def tinker(config: RunConfig) -> Iterator[ConfigError]:
     """Every setting whose value the service does not support, with the reason."""
     placement = config.placement
     there = placement.learner is LearnerPlace.SERVICE
@@ -31,7 +30,7 @@ def tinker(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "a learner on the Tinker service needs engine=tinker"
             if there
             else "engine=tinker needs a learner on the Tinker service",
-            where=origins.get(name, name),
+            where=name,
             why=HERE if there else "the service samples only from weights that it stores",
             fix="engine=tinker" if there else "learner=tinker:MODEL, such as learner=tinker:Qwen/Qwen3-8B",
         )
@@ -39,7 +38,7 @@ def tinker(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield ConfigError(
             "E048",
             f"{name} has a value that the Tinker service does not support",
-            where=origins.get(name, name),
+            where=name,
             why=why,
             fix=fix,
         )
