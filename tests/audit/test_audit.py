@@ -94,6 +94,13 @@ def test_a_gate_that_stays_shut_pays_nothing() -> None:
     assert best_without_correct(paid_parts([])) == (0, "nothing")
 
 
+def test_an_axis_that_is_acknowledged_is_not_tried_before_a_run() -> None:
+    env = EmptySlotPays()
+    tried, accepted = (preflight(env, acknowledge=names) for names in (["exploit.empty_slot"], ["exploit"]))
+    assert [each.rule for each in tried.findings if each.acknowledged] == ["exploit.empty_slot"]
+    assert not [each for each in accepted.findings if each.axis == "exploit"] and accepted.passed
+
+
 def test_the_preflight_is_quick_and_leaves_a_receipt() -> None:
     report = preflight(ENVS["countdown"]())
     assert report.seconds < 6, "under 3 s on an idle core; twice that on a busy one"

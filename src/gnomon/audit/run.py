@@ -128,20 +128,21 @@ def preflight(
     max_tokens: int = MAX_TOKENS,
     limits: VerdictLimits = LIMITS,
 ) -> Report:
-    """A short audit before a run: few tasks, the axes of `PREFLIGHT`. Cached per environment.
+    """A short audit before a run: few tasks, the axes of `PREFLIGHT` that are not acknowledged. Cached per environment.
 
     Args: max_tokens, limits: of a reply and of a verdict in the run.
     """
+    axes = tuple(axis for axis in PREFLIGHT if axis.value not in acknowledge)
     try:
-        report = first_flight(env, tasks, max_tokens, limits)  # type: ignore[arg-type]
+        report = first_flight(env, axes, tasks, max_tokens, limits)  # type: ignore[arg-type]
     except TypeError:  # The environment is not hashable.
-        report = first_flight.__wrapped__(env, tasks, max_tokens, limits)
+        report = first_flight.__wrapped__(env, axes, tasks, max_tokens, limits)
     return report.acknowledging(acknowledge)
 
 
 @lru_cache(maxsize=64)
-def first_flight(env: Env, tasks: int, max_tokens: int, limits: VerdictLimits) -> Report:
-    return audit(subject_of(env, count=tasks, limits=limits), axes=PREFLIGHT, max_tokens=max_tokens)
+def first_flight(env: Env, axes: tuple[Axis, ...], tasks: int, max_tokens: int, limits: VerdictLimits) -> Report:
+    return audit(subject_of(env, count=tasks, limits=limits), axes=axes, max_tokens=max_tokens)
 
 
 def least_right(case: Case) -> float | None:

@@ -342,7 +342,8 @@ class Audit(Section):
     """The audit of the environment before a run."""
 
     acknowledge: list[str] = []
-    """Rules of `gnomon audit` whose findings you accept. They no longer stop the run."""
+    """Rules of `gnomon audit` whose findings you accept. They no longer stop the run. An axis stands for all of its
+    rules, and is then not tried, which saves time if a verdict is slow."""
 
 
 class Objective(Section):
