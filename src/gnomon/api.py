@@ -187,8 +187,8 @@ def evaluate(
     own: Any = settings.get("policy", {})
     if not isinstance(own, Mapping):
         fix = f"gnomon.evaluate({str(policy)!r}, {what!r}), without policy="
-        raise one_mistake("E027", f"there are two policies: {own!r} too", fix=fix)
-    (policy_source,) = measured([Source({"policy": {"path": str(policy)}}, {})])[-1:]
+        raise one_mistake("E027", f"the policy is given twice: as the first argument and as policy={own!r}", fix=fix)
+    policy_source = measured([Source({"policy": {"path": str(policy)}}, {})])[-1]
     table = {**own, "path": policy_source.values["policy"]["path"]}
     config, env = configured(what, {**settings, "policy": table}, reward, reward_range)
     from gnomon.run.display import Display, Silent
@@ -245,7 +245,8 @@ def configured(
     options = {key: value for key, value in table.items() if key != "type"}
     if what is None or table.get("type", what) != what:
         raise one_mistake(
-            "E027", "there is no environment" if what is None else f"there are two environments: {table['type']!r} too",
+            "E027", "there is no environment" if what is None
+            else f"the environment is given twice: {what!r} and {table['type']!r}",
             fix='gnomon.train("countdown", run="runs/first", env={"largest": 4})',
         )  # fmt: skip
     env = object_of(what, reward, reward_range)

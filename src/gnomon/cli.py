@@ -126,20 +126,6 @@ def resume(
     accept_divergence: Annotated[
         bool, typer.Option("--accept-divergence", help="Continue even if the run diverges from its records.")
     ] = False,
-    ranks: Annotated[
-        int | None, typer.Option(min=1, help="Number of learner processes; replaces ranks of the recipe.")
-    ] = None,
-    learner: Annotated[
-        str, typer.Option(help="local, or the address of a learner's server; replaces learner of the recipe.")
-    ] = "",
-    launch: Annotated[str, typer.Option(help="local or ray; replaces launch.type of the recipe.")] = "",
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of a Ray cluster, or '' for a new one; replaces launch.address of the recipe."),
-    ] = None,
-    samplers: Annotated[
-        int | None, typer.Option(min=1, help="Number of samplers; replaces launch.samplers of the recipe.")
-    ] = None,
     observe: Observe = None,
 ) -> None:
     """Continue a run that was stopped or killed, with the same bytes; or extend it: gnomon resume RUN steps=200"""
@@ -156,16 +142,12 @@ def resume(
         )  # fmt: skip
     with RunReader(folder) as reader:
         config = extension(reader, supplied).config
-    cluster = {"type": launch or None, "address": address, "samplers": samplers}
     with Display(config) as display:
         with loading(display.phase):
             from gnomon.run.passed import passed_parts
             from gnomon.run.resume import resume as go_on
         passed = passed_parts(observers=observe or ())
-        reader = go_on(
-            folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner,
-            launch={name: value for name, value in cluster.items() if value is not None}, settings=supplied,
-        )  # fmt: skip
+        reader = go_on(folder, display, passed=passed, accept_divergence=accept_divergence, settings=supplied)
     with reader:
         facts, text = summarised(reader)
     say(text)

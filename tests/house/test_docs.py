@@ -93,7 +93,7 @@ NOT_RUN = {
     "^gnomon conform ": "needs another trainer; tests/conformance has one",
     "^gnomon diverge runs/here runs/there": "needs two runs; tests/comparison has them",
     "^gnomon check-weights ": "needs a server beside it; tests/engines/test_served.py has one",
-    "serve-learner|learner=http|--learner": "needs a server beside it; tests/learners/test_served.py has one",
+    "serve-learner|learner=http|resume runs/a learner=local": "needs a server; tests/learners/test_served.py has one",
     "^gnomon (study|ablate|scaling) ": "starts dozens of runs",
     "^gnomon gain ": "samples for minutes; tests/comparison/test_gain.py runs it",
     "^gnomon eval suite ": "needs data sets of the hub; tests/run/test_suite.py serves some",

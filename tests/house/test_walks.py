@@ -21,6 +21,7 @@ def test_every_file_exists():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.every
 @pytest.mark.parametrize(("file", "name"), STEPS)
 def test_every_name_is_in_its_file(file, name):
     found: list[ast.AST] = [ast.parse((ROOT / file).read_text())]

@@ -110,3 +110,19 @@ def test_words_are_found_in_names_alone() -> None:
     source = "def told(a, given=1):\n    self.said_twice = a.heard\n    for voice in y: pass\nclass BigLedger: pass\n"
     found = [name for name in names(source) if words_of(name) & NAMES]
     assert sorted(found) == ["BigLedger", "given", "said_twice", "told", "voice"]
+
+
+def test_a_docstring_describes_parameters_that_exist() -> None:
+    wrong = []
+    for file in (*MODULES, *(ROOT / "lab" / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                parameters = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+                described = re.search(
+                    r"Args:(.*?)(?=\b(Returns|Raises|Equation|Source|Differs):|\Z)",
+                    ast.get_docstring(node) or "",
+                    re.DOTALL,
+                )
+                names = re.findall(r"(?:^|\n|;)\s*(\w+(?:, \w+)*):\s", described[1] if described else "")
+                wrong += [(file.name, node.name, n) for n in ", ".join(names).split(", ") if n and n not in parameters]
+    assert not wrong

@@ -444,7 +444,7 @@ def critic_updates(learner: Learner, batch: Batch, row, begin: Path, folder: Pat
 def test_a_run_with_a_critic_that_is_resumed_with_fewer_ranks_ends_the_same(tmp_path):
     folder, critic = tmp_path / "run", ["objective=ppo"]
     interrupted([*RUN, *critic, "ranks=2", f"run={folder}"], folder, "000003")
-    assert "finished" in command("resume", str(folder), "--ranks", "1").stdout
+    assert "finished" in command("resume", str(folder), "ranks=1").stdout
     assert command(*RUN, *critic, "ranks=1", f"run={tmp_path / 'whole'}").returncode == 0
     with RunReader(folder) as run, RunReader(tmp_path / "whole") as whole:
         assert run.fingerprint == whole.fingerprint
@@ -469,7 +469,7 @@ def test_a_run_whose_rank_is_killed_ends_the_same_with_other_ranks(tmp_path):
         error = run.communicate()[1]
     assert run.returncode == 1 and "E509" in error and "Traceback" not in error
     assert not alive(ours)
-    assert "finished" in command("resume", str(two), "--ranks", "4").stdout
+    assert "finished" in command("resume", str(two), "ranks=4").stdout
     assert command(*RUN, "ranks=1", f"run={tmp_path / 'one'}").returncode == 0
     with RunReader(tmp_path / "one") as one, RunReader(two) as resumed:
         assert one.fingerprint == resumed.fingerprint
@@ -481,9 +481,9 @@ def test_a_run_that_is_resumed_with_fewer_ranks_again_and_again_ends_the_same(tm
     """Four ranks, then two, then one: interrupted in between. Two ranks to the end have its fingerprint."""
     folder = tmp_path / "run"
     first = [*RUN, "ranks=4", f"run={folder}"]
-    for words, checkpoint in ((first, "000002"), (["resume", str(folder), "--ranks", "2"], "000005")):
+    for words, checkpoint in ((first, "000002"), (["resume", str(folder), "ranks=2"], "000005")):
         interrupted(words, folder, checkpoint)
-    assert "finished" in command("resume", str(folder), "--ranks", "1").stdout
+    assert "finished" in command("resume", str(folder), "ranks=1").stdout
     assert command(*RUN, "ranks=2", f"run={tmp_path / 'two'}").returncode == 0
     with RunReader(folder) as run, RunReader(tmp_path / "two") as two:
         assert run.fingerprint == two.fingerprint

@@ -99,8 +99,8 @@ def test_a_run_goes_on_when_its_server_is_another_one_or_none(tmp_path):
     lost = command("resume", there, env={TOKEN: "t"})
     assert lost.returncode == 1 and "E508" in lost.stderr and "Traceback" not in lost.stderr
     with serving(words, "u") as second:
-        assert command("resume", there, "--learner", second.url, env={TOKEN: "u"}).returncode in (0, 130)
-    assert command("resume", there, "--learner", "local").returncode == 0
+        assert command("resume", there, f"learner={second.url}", env={TOKEN: "u"}).returncode in (0, 130)
+    assert command("resume", there, "learner=local").returncode == 0
     with run(tmp_path / "here", words, "budget.seconds=1000") as here, RunReader(there) as resumed:
         assert resumed.complete and here.fingerprint == resumed.fingerprint
 
@@ -164,7 +164,7 @@ def test_a_run_is_not_resumed_with_what_cannot_be(tmp_path):
     """The settings of the command are checked as those of a recipe are."""
     train = ["train", "char_count", *COMMON, "budget.seconds=0.001", f"run={tmp_path / 'run'}"]
     assert command(*train).returncode in (0, 130)
-    refused = command("resume", str(tmp_path / "run"), "--learner", "127.0.0.1:9000")
+    refused = command("resume", str(tmp_path / "run"), "learner=127.0.0.1:9000")
     assert refused.returncode == 2 and "error[" in refused.stderr and "Traceback" not in refused.stderr, refused
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gnomon.monitoring.alarms import ADVICE, ALARMS, Alarm, Monitor
 from gnomon.monitoring.programs import FAULTS, faults
+from gnomon.reading.text import alarm_text
 from gnomon.store import Record
 from gnomon.types import Message, Part, Status, Task, Verdict
 
@@ -178,6 +179,7 @@ def test_the_advice_names_the_one_change():
     shown = ring(steps(lambda step, rng: mute(), count=1))["answers.unreadable"]
     hidden = ring(steps(lambda step, rng: mute(), prompt="How many?", count=1))["answers.unreadable"]
     assert "env.shots=2" in shown.advice and hidden.advice == ADVICE["answers.unreadable"]
+    assert alarm_text("run", shown.body()).endswith(f"do: {shown.advice}"), "and not the general advice"
     assert shown.body()["advice"] == shown.advice in str(shown)
 
 

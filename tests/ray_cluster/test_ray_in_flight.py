@@ -34,10 +34,8 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.runner import reply_keys
-from gnomon.run.display import Silent
 from gnomon.run.makers import make_in_flight
 from gnomon.run.makers.policy import make_policy
-from gnomon.run.resume import resume
 from gnomon.run.saved import saved_policy
 from gnomon.store import RunReader, StepRecord
 from gnomon.store.layout import RECIPE
@@ -196,7 +194,7 @@ def test_a_resumed_run_reads_what_had_ended_and_goes_on_here_or_there(tmp_path, 
         assert not run.complete and ended()
         before = [record.body for step in range(2) for record in run.records("rollout", step=step)]
     kept = sum(path.read_bytes().count(b"\n") for path in folder.glob("unfinished/*.jsonl"))
-    with resume(folder, Silent(), launch={"type": place}) as run:
+    with gnomon.resume(folder, quiet=True, launch=place) as run:
         assert [record.body for step in range(2) for record in run.records("rollout", step=step)] == before
         assert sum(event["episodes"] for event in run.events("continued")) == kept > 0
         assert run.complete and not run.attempts

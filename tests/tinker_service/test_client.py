@@ -154,7 +154,7 @@ def test_a_run_and_its_checkpoint(service, tmp_path):
         key: value for key, value in settings.items() if key != "steps"
     }) as cut:  # fmt: skip
         assert not cut.complete
-    refused = command("resume", str(tmp_path / "cut"), "--learner", "local")
+    refused = command("resume", str(tmp_path / "cut"), "learner=local")
     assert refused.returncode == 2 and "E048" in refused.stderr and "engine=tinker needs" in refused.stderr
     exported = command("export", str(tmp_path / "whole"), str(tmp_path / "export"))
     assert exported.returncode == 1 and "E185" in exported.stderr and "Traceback" not in exported.stderr

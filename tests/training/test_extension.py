@@ -10,7 +10,9 @@ import pytest
 
 import gnomon
 from commands import command
+from gnomon.config import overrides
 from gnomon.errors import RunError
+from gnomon.run.extension import extension
 from gnomon.store import RunReader, diff, verify
 
 SETTINGS = {
@@ -59,6 +61,21 @@ def test_an_extended_run_has_the_records_of_a_run_of_that_length(run, whole):
     assert "3/3 steps" in command("ls", str(run)).stdout
     report = command("report", str(run), str(run.parent / "page.html"))
     assert report.returncode == 0, report.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "launch"),
+    [
+        (["launch=local"], {"type": "local"}),
+        (["launch.address=", "launch.samplers=3"], {"address": "", "samplers": 3}),
+        (["launch=ray", "launch.address=auto", "ranks=2", "learner=ray"], {"type": "ray", "address": "auto"}),
+    ],
+)
+def test_where_the_parts_run_changes_with_a_resume_and_no_record_tells(short, words, launch):
+    with RunReader(short) as reader:
+        other = extension(reader, overrides(words, 2))
+    assert not other.recipe and not other.body
+    assert other.config.launch == other.before.launch.model_copy(update=launch)
 
 
 def test_a_run_is_extended_twice_from_python(run, tmp_path):

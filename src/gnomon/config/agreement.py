@@ -25,12 +25,12 @@ MEMORY = {"gpu_memory_utilization", "kv_cache_memory_bytes"}
 """Arguments of vLLM that limit its memory."""
 
 
-def contradictions(config: RunConfig, given: Container[str]) -> Iterator[ConfigError]:
+def contradictions(config: RunConfig, supplied: Container[str]) -> Iterator[ConfigError]:
     """What each setting allows by itself but not together with another. `where` of an error is the name of a setting.
 
-    Of an objective that was passed as an object nothing is known here. Args: given: the settings that somebody set.
+    Of an objective that was passed as an object nothing is known here. Args: supplied: the settings that somebody set.
     """
-    yield from optimiser(config, given)
+    yield from optimiser(config, supplied)
     for check in (engine, lag, replay, truncation, curriculum, ranks, served, launch, tinker, sizes):
         yield from check(config)
     if not config.objective.type.startswith(OBJECT):
@@ -39,14 +39,14 @@ def contradictions(config: RunConfig, given: Container[str]) -> Iterator[ConfigE
 
 
 def engine(config: RunConfig) -> Iterator[ConfigError]:
-    """An engine without its environment, or an environment without its engine."""
+    """Settings of the engine that contradict each other or the device."""
     kind, python = config.placement.engine, config.engine.python
     if kind is EngineKind.VLLM and not python:
         yield ConfigError(
             "E045",
             "engine.type=vllm needs engine.python",
             where="engine.type",
-            why="vLLM has an environment of its own, which this interpreter belongs to",
+            why="vLLM runs in a Python environment of its own, and this is its interpreter",
             fix="engine.python=PATH/bin/python of the environment with vLLM (docs/engines.md)",
         )
     if kind is EngineKind.VLLM and config.policy.lora.rank > LARGEST_RANK:
@@ -97,7 +97,7 @@ def engine(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def excluded(setting: str, off: str, wrong: Sequence[tuple[bool, str, str]]) -> Iterator[ConfigError]:
-    """Args: off: the value that can be combined with all; wrong: whether another setting is there, it, and why not."""
+    """Args: off: the value of the setting that fits all others; wrong: whether each conflicts, and why."""
     for there, other, why in wrong:
         if there:
             yield ConfigError(
@@ -154,7 +154,7 @@ def gpus(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def lag(config: RunConfig) -> Iterator[ConfigError]:
-    """Sampling ahead with what cannot be had ahead."""
+    """`rollout.lag` with settings that need samples of the newest weights."""
     if not config.rollout.lag:
         if config.rollout.in_flight:
             yield ConfigError(
@@ -192,7 +192,7 @@ def lag(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def replay(config: RunConfig) -> Iterator[ConfigError]:
-    """Earlier groups of nothing, or a recorded run without a use."""
+    """`rollout.replay` without groups to replay, or `rollout.recorded` that nothing reads."""
     rollout = config.rollout
     if rollout.recorded and not rollout.replay and not rollout.failure_prefix:
         yield ConfigError(
@@ -321,7 +321,7 @@ def served(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def launch(config: RunConfig) -> Iterator[ConfigError]:
-    """A learner in a cluster that there is not."""
+    """`learner=ray` without a Ray cluster."""
     if not config.placement.samplers and config.placement.learner is LearnerPlace.CLUSTER:
         yield ConfigError(
             "E049",
@@ -481,7 +481,7 @@ def offline(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def sizes(config: RunConfig) -> Iterator[ConfigError]:
-    """Numbers that one another's limits depend on."""
+    """Sizes that must fit each other."""
     if config.optim.minibatches > config.rollout.prompts:
         yield ConfigError(
             "E034",

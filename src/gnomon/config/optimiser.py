@@ -16,7 +16,7 @@ OWN: Mapping[str, Mapping[str, object]] = {
 """Settings that only one optimiser has, with the values that change nothing."""
 
 
-def optimiser(config: RunConfig, given: Container[str]) -> Iterator[ConfigError]:
+def optimiser(config: RunConfig, supplied: Container[str]) -> Iterator[ConfigError]:
     """A setting of one optimiser beside another one, a learning rate that nothing suggests, and states in 8 bits where
     they cannot be."""
     optim = config.optim
@@ -30,7 +30,7 @@ def optimiser(config: RunConfig, given: Container[str]) -> Iterator[ConfigError]
                     why=f"only {kind} has this setting",
                     fix=f"optim.{name}={unused}, or optim.type={kind}",
                 )
-    if optim.type == "sgd" and "optim.lr" not in given:
+    if optim.type == "sgd" and "optim.lr" not in supplied:
         yield ConfigError(
             "E057",
             "optim.type=sgd needs optim.lr",

@@ -47,7 +47,7 @@ class Bytes(Enum):
     NEVER = "never"
     """No value changes the bytes."""
     IF_SET = "if set"
-    """It was added later, or changes nothing by default: it enters with another value than its default."""
+    """It enters the first record only where its value is not the default."""
 
 
 class Section(BaseModel):
@@ -428,7 +428,7 @@ class Engine(Section):
     """While the policy is trained, vLLM moves its weights to the memory of the host and frees its keys and values, so
     that one GPU is enough for both. Needs a CUDA device."""
     arguments: dict[str, bool | int | float | str] = {}
-    """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
+    """More arguments of vLLM's `AsyncEngineArgs`, such as `max_num_seqs`."""
 
 
 def countable(amount: float) -> float:

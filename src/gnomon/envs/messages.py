@@ -75,7 +75,7 @@ def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def message_of(value: Any, index: int, folder: Path | None = None) -> Message:
-    """One message. Args: place: its index, for the error; folder: as of `messages_of`. Raises: as `messages_of`."""
+    """One message. Args: index: for the error; folder: as of `messages_of`. Raises: as `messages_of`."""
     if isinstance(value, Message):
         return value
     if not isinstance(value, Mapping):

@@ -119,7 +119,7 @@ def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
 def refuse_overlap(env: Dataset, questions: Mapping[str, Sequence[tuple[str, int]]]) -> None:
     """Raises: ConfigError E151, with row numbers, if a question is in both splits.
 
-    Args: asked: by split, the identity of every question, with the index of its row.
+    Args: questions: by split, the identity of every question, with the index of its row.
     """
     train = dict(reversed(questions["train"]))
     if both := [(train[name], index) for name, index in questions["test"] if name in train]:

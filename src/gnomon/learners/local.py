@@ -110,9 +110,9 @@ class LocalLearner:
         self.version, self.terms, self.micro_batch, settings = 0, terms or Terms(), micro_batch, optimizer or Adam()
         self.truncation = truncation
         if self.terms.full_kl and reference is None:
-            raise ValueError("a full divergence from a reference needs the reference")
+            raise ValueError("full_kl needs a reference policy")
         if torch.finfo(policy.precision.master).bits < 32:
-            raise ValueError("a policy that learns needs masters of at least float32: small steps move no coarser ones")
+            raise ValueError("trained weights must be float32 or finer: coarser ones lose small updates in rounding")
         self.parameters = policy.masters.parameters
         self.scale = LossScale(policy.precision.compute)
         self._threads = Threads(threads if policy.packs and policy.device.type == "cpu" else 1)

@@ -57,9 +57,9 @@ def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bo
     the master's dtype by `OrderedSum`.
 
     Args:
-        policy: with all weights in master precision, the same on every process; or as `Policy.outline` makes it, with
-            none: then the rows of this process are read from its folder. With an adapter, its base is in the dtype
-            that it computes in.
+        policy: with all weights in master precision, the same on every process; or as `Policy.outline` makes it,
+            without any; then the rows of this process are read from its folder. With an adapter, its base is in the
+            dtype that it computes in.
         precision: that it computes in from now on.
         trained: False for a reference. What lies outside its layers then stays gathered, because another policy's pass
             reads its vocabulary projection.

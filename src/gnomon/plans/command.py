@@ -32,7 +32,7 @@ __all__ = ["calibrated", "compared", "plan_of", "report", "require_fitting"]
 def plan_of(config: RunConfig, name: str, prompt: int | None, reply: int | None, run: Path | None) -> Plan:
     """The plan of a run on a device.
 
-    Args: prompt, reply: lengths in tokens; None: counted, and `rollout.max_tokens`; run: a folder whose recorded
+    Args: prompt, reply: lengths in tokens, by default counted, and `rollout.max_tokens`; run: a folder whose recorded
         lengths are taken.
     Raises: ResourceError E507 where the run cannot fit; those of `device` and `supposed_lengths`.
     """

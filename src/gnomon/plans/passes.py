@@ -226,7 +226,7 @@ def drawing(rows: int, vocabulary: int, device: Device) -> Cost:
 
 
 def grow(layout: Decode, start: int, reply: int) -> None:
-    """Take the memory that keys and values of a reply have taken at its end. Args: begun: tokens in front of it."""
+    """Take the memory that keys and values of a reply have taken at its end. Args: start: tokens in front of it."""
     for length in range(start, start + reply, BLOCK):
         for layer in layout._own:
             layer.room(layout.most, blocks(length + 1), layout.furthest)

@@ -28,7 +28,7 @@ LONGEST = 200
 def verdict_reason(body: Mapping[str, Any], task_body: Mapping[str, Any]) -> str:
     """Why a reply is not right; empty for one that is.
 
-    Args: body: of the rollout's record; asked: of its `task` record.
+    Args: body: of the rollout's record; task_body: of its `task` record.
     """
     status = body["status"]
     if status == Status.CORRECT:

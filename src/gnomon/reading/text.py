@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any
 
 from gnomon.errors import ConfigError
-from gnomon.monitoring.alarms import ADVICE
 from gnomon.reading.program import beside, origin, program_facts, program_text
 from gnomon.reading.reasons import verdict_reason
 from gnomon.store import Attempt, Record, RunReader
@@ -58,7 +57,9 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "start_logp_mismatch": reader.manifest.get("logp_mismatch", reader.manifest.get("logp_gap")),
         "curve": curve,
         "breakdown": breakdown([m["metrics"] for m in metrics]),
-        "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
+        "alarms": [
+            {name: event[name] for name in ("name", "step", "sentence", "read", "advice")} for event in reader.alarms()
+        ],
         "varies": reader.varies,
         "read_back": sorted({event["step"] for event in reader.events("read") if event["of"] == "rollout"}),
         "extensions": [{"step": record.step, **record.body} for record in reader.records(EXTENSION)],
@@ -212,8 +213,7 @@ def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
     if addresses:
         more = f"   and {', '.join(addresses[1:])}" if addresses[1:] else ""
         lines.append(f"             read: gnomon show {folder} {addresses[0]}{more}")
-    if advice := ADVICE.get(alarm["name"]):
-        lines.append(f"             do: {advice}")
+    lines.append(f"             do: {one_line(alarm['advice'])}")
     return "\n".join(lines)
 
 

@@ -80,7 +80,10 @@ def judging(spec: JudgeSpec, *, workers: int, seconds: float, memory: int) -> It
 def verified(
     pool: Pool, reward_range: tuple[float, float], rollouts: Sequence[Stored], verdicts: dict[tuple[str, str], Verdict]
 ) -> list[Again | None]:
-    """The verdicts of a verifier on the text of each rollout. Args: known: by task and text; the new ones are added."""
+    """The verdicts of a verifier on the text of each rollout.
+
+    Args: verdicts: by task and text; the new ones are added.
+    """
     fresh = {(r.task.id, r.text): (r.task, r.text) for r in rollouts if (r.task.id, r.text) not in verdicts}
     verdicts |= zip(fresh, settled(pool, fresh.values(), partial(settle, reward_range=reward_range)), strict=True)
     return [Again(verdicts[rollout.task.id, rollout.text]) for rollout in rollouts]
@@ -100,7 +103,7 @@ async def all_played(
 ) -> list[Again | None]:
     """The verdicts of an environment on each rollout.
 
-    Args: known: episodes by what decides them; the new ones are added.
+    Args: endings: episodes by what decides them; the new ones are added.
     """
     playable = {decided(rollout): rollout for rollout in rollouts if rollout.complete(workers.players)}
     fresh = {name: rollout for name, rollout in playable.items() if name not in endings}

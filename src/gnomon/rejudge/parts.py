@@ -44,7 +44,7 @@ def parts(config: RunConfig, spec: JudgeSpec, options: Mapping[str, Any], *, oth
 
     A set is judged by its own environment, with its own options. Where a verifier was named, it judges the sets in the
     environment of the run, and no other.
-    Args: named: what judges the run's rollouts; options: supplied, over those of the run's environment; other: whether
+    Args: spec: what judges the run's rollouts; options: supplied, over those of the run's environment; other: whether
         the verifier was named.
     Raises: ConfigError E025, where a verifier that is no environment judges tasks of one passed as an object.
     """

@@ -23,7 +23,7 @@ def set_envs(config: RunConfig, env: Env) -> Iterator[tuple[str, EnvConfig, Env]
 
 
 def set_env(spec: EnvConfig, main: EnvConfig, env: Env) -> Env:
-    """Another environment, or that of the run with other options. Args: trained, env: of the run."""
+    """Another environment, or that of the run with other options. Args: main, env: those of the run."""
     if spec.type != main.type or not spec.type.startswith(OBJECT):
         return make_env(spec)
     new = {key: value for key, value in spec.options.items() if main.options.get(key) != value}

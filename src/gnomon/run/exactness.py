@@ -33,11 +33,11 @@ def reasons(config: RunConfig, env: Env, tier: Tier) -> Iterator[str]:
         yield f"{config.env.type} declares reproducible = False"
     elif accepted := [rule for rule in config.audit.acknowledge if rule.partition(".")[0] == "determinism"]:
         yield f"audit.acknowledge accepts {', '.join(accepted)}"
-    elif parted := asked_twice(env):
-        yield parted
+    elif difference := verdicts_differ(env):
+        yield difference
 
 
-def asked_twice(env: Env) -> str:
+def verdicts_differ(env: Env) -> str:
     """Two different verdicts on the same reply, as text; empty if they agree or cannot be compared."""
     if not isinstance(env, SingleTurn):
         return ""
@@ -49,7 +49,7 @@ def asked_twice(env: Env) -> str:
                 first, second = env.verify(task, reply), env.verify(task, reply)
                 if first != second:
                     return (
-                        f"the judge is not deterministic: the reply {reply[-60:]!r} got "
+                        f"the verifier is not deterministic: the reply {reply[-60:]!r} got "
                         f"{first.status.value}, {first.reward:g} and then {second.status.value}, {second.reward:g}"
                     )
     except Exception:  # The run itself reports a failing verifier, with the reply and the place.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from gnomon.config import Source, resolve
+from gnomon.config import Source
 from gnomon.engines.base import Tier
 from gnomon.envs.base import Env
 from gnomon.run.data import require_same_data
@@ -16,10 +14,7 @@ from gnomon.run.display import Console, Guarded
 from gnomon.run.exactness import tolerated
 from gnomon.run.extension import Extension, extension, genesis_settings
 from gnomon.run.find import check_env_config, make_env
-from gnomon.run.makers import (
-    engine_facts,
-    make_schedule,
-)
+from gnomon.run.makers import engine_facts, make_schedule
 from gnomon.run.manifest import changes, manifest, opening
 from gnomon.run.objects import require_same_object
 from gnomon.run.parts import built
@@ -27,7 +22,6 @@ from gnomon.run.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.run.session import task_at, train_until_stopped
 from gnomon.run.trust import signature, unsigned
 from gnomon.store import Record, Recorded, Run, RunReader
-from gnomon.types import EMPTY
 
 __all__ = ["resume"]
 
@@ -45,9 +39,6 @@ def resume(
     passed: Passed = NOTHING,
     *,
     accept_divergence: bool = False,
-    ranks: int | None = None,
-    learner: str = "",
-    launch: Mapping[str, Any] = EMPTY,
     settings: Source = SAME,
 ) -> RunReader:
     """Continue a run from its newest good checkpoint.
@@ -56,7 +47,6 @@ def resume(
     `accept_divergence`, keeps what it does not repeat as an attempt and goes on.
 
     Args:
-        ranks, learner, launch: in the place of those in the recipe: where the parts are does not change the run.
         settings: that change from here on, as `extension` lets them.
     Raises: RunError E403 for an exact run that does not repeat what it recorded; as `extension`.
     """
@@ -66,10 +56,7 @@ def resume(
         more = f"gnomon resume {shlex.quote(str(folder))} steps={2 * max(1, reader.steps)}"
         teller.message(f"{folder} is finished; there is nothing to resume. To extend it: {more}")
         return RunReader(folder)
-    supplied = {"ranks": ranks, "learner": learner, "launch": dict(launch)}
-    elsewhere = {name: value for name, value in supplied.items() if value}
-    places = {name: f"the command line: --{name} {value}" for name, value in elsewhere.items()}
-    config, _ = resolve([Source(other.config.model_dump(), {}), Source(elsewhere, places)])
+    config = other.config
     began = reader.genesis["config"]["policy"].get("attention", "exact")  # `auto` may be another one on this machine.
     config = config.model_copy(update={"policy": config.policy.model_copy(update={"attention": began})})
     require_passed(config, passed, folder)

@@ -41,7 +41,7 @@ def layers(word: str, settings: Sequence[str] | None) -> list[Source]:
 
 def two_environments(name: str, other: str, where: str) -> ConfigError:
     fix = f"leave it out, or write policy={name} if {name} is a model"
-    return ConfigError("E021", f"there are two environments: {other!r} too", where=where, fix=fix)
+    return ConfigError("E021", f"the environment is given twice: {name!r} and {other!r}", where=where, fix=fix)
 
 
 def measured(sources: Sequence[Source]) -> list[Source]:

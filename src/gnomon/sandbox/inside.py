@@ -233,7 +233,7 @@ def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any]
 def watch(control: socket.socket, child: int, wall: float, archive_bytes: int) -> None:
     """Reap processes until the child ends, the socket closes or the time is over; then report the child's status.
 
-    Args: kept: bytes of the working folder that are reported too, as an archive.
+    Args: archive_bytes: bytes of the working folder that are reported too, as an archive.
     """
     handle = os.pidfd_open(child)
     line: dict[str, int | None] = {"ended": None}

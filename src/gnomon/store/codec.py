@@ -217,7 +217,7 @@ def task_of(record: Record) -> Task:
 
 
 def rollout_of(task_record: Record, record: Record, task: Task | None = None) -> Rollout:
-    """Decode a rollout. Args: asked: its `task` record; task: the task to use instead of the recorded one."""
+    """Decode a rollout. Args: task_record: its `task` record; task: the task to use instead of the recorded one."""
     with damage(record):
         body = record.body
         task = task or task_of(task_record)

@@ -85,7 +85,7 @@ def rollout_table(records: Iterable[Record], tokens: bool = False) -> Iterator[d
 
 
 def rollout_row(task_body: Mapping[str, Any], record: Record) -> dict[str, Any]:
-    """A rollout in plain values. Args: asked: body of its `task` record."""
+    """A rollout in plain values. Args: task_body: body of its `task` record."""
     body = record.body
     turns = body.get("turns") or [{"messages": task_body["messages"], **body}]
     opening = turns[0]["messages"] or task_body["messages"]

@@ -84,7 +84,7 @@ def of_training(record: Record) -> bool:
 
 
 def continues(task_record: Record) -> bool:
-    """Whether the rollouts of a task continue a prefix. Args: asked: its `task` record."""
+    """Whether the rollouts of a task continue a prefix. Args: task_record: its `task` record."""
     return any(origin == Origin.POLICY for origin, _ in task_record.body.get("origins", ())[-1:])
 
 

@@ -77,7 +77,7 @@ class EnvTool(Tool, ABC):
             capabilities((self.isolation,))
 
     def ask(self, host: Any, arguments: Mapping[str, Any]) -> str:
-        """Execute a call. Args: opened: the result of `open` of this tool, or of another with the same host."""
+        """Execute a call. Args: host: the result of `open` of this tool, or of another with the same host."""
         result: str = host.call(arguments)
         return result
 

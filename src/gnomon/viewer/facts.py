@@ -20,7 +20,6 @@ from gnomon.config.sections import DEFAULTS
 from gnomon.extensions import panels
 from gnomon.metrics import current, meaning
 from gnomon.monitoring import failures
-from gnomon.monitoring.alarms import ADVICE
 from gnomon.reading.folders import pass_at_1
 from gnomon.reading.reasons import verdict_reason
 from gnomon.reading.text import Address, breakdown, task_at
@@ -80,7 +79,6 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "held_out": reader.held_out,
         "max_logp_mismatch": max(differences, default=None),
         "alarms": reader.alarms(),
-        "advice": ADVICE,
         "breakdown": breakdown(metrics),
         "metrics": [(metric, value, meaning(metric)) for metric, value in sorted(metrics[-1].items())] if steps else [],
         "evaluation_steps": reader.steps_with(MEASURED),
@@ -194,7 +192,7 @@ def numbers(end: Mapping[str, Any]) -> list[tuple[str, float | None]]:
 
 
 def group_rows(records: Sequence[Record], task_body: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Rollouts as rows of a list, with the beginning of each reply. Args: asked: to say why a reply is wrong."""
+    """Rollouts as rows of a list, with the beginning of each reply. Args: task_body: to say why a reply is wrong."""
     return [
         {
             "step": record.step,

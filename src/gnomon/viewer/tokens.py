@@ -83,7 +83,7 @@ def tokenizer_of(reader: RunReader) -> Tokenizer | None:
 def turn_tokens(task_record: Record, record: Record, tokenizer: Tokenizer | None, tier: str) -> list[list[Token]]:
     """The tokens of each turn: what is new in its prompt, and then its reply.
 
-    Args: asked: the `task` record of the rollout; tier: of the run. An exact one has checked in every step that
+    Args: task_record: of the rollout; tier: of the run. An exact one has checked in every step that
         sampler and learner are equal in every bit.
     """
     body, turns = record.body, rollout_of(task_record, record).turns
