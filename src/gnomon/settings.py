@@ -404,7 +404,7 @@ class EngineSettings(TypedDict, total=False):
     """While the policy is trained, vLLM moves its weights to the memory of the host and frees its keys and values, so
     that one GPU is enough for both. Needs a CUDA device."""
     arguments: Mapping[str, Any]
-    """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
+    """More arguments of vLLM's `AsyncEngineArgs`, such as `max_num_seqs`."""
 
 
 class LaunchSettings(TypedDict, total=False):
