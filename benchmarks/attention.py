@@ -51,7 +51,15 @@ class FusedPacked(Packed):
         self.parts = [Padded([b for b in trie.branches if bool(b[1]) is later]) for later in (False, True)]
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         out = torch.empty_like(query)
         for part in self.parts:

@@ -2,10 +2,12 @@
 
 python benchmarks/families.py results.jsonl [FAMILY …]     measures families, and adds a line of each
 python benchmarks/families.py results.jsonl --write        writes docs/models.md and the list of packed families
+python benchmarks/families.py --speed FAMILY …             prints tokens per second of processor time, by both passes
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sys
@@ -18,11 +20,13 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from gnomon.engines import sample_all  # noqa: E402
 from gnomon.engines.embedded import Embedded  # noqa: E402
 from gnomon.errors import GnomonError  # noqa: E402
 from gnomon.learners.local import LocalLearner  # noqa: E402
@@ -33,6 +37,7 @@ from gnomon.models.policy import Policy, Whole  # noqa: E402
 from gnomon.models.precision import Precision  # noqa: E402
 from gnomon.models.scoring import Completed, packed_logp, text_logp  # noqa: E402
 from gnomon.objectives import objective  # noqa: E402
+from gnomon.types import Request, Sampling  # noqa: E402
 from learners.sequences import batch_of_four, credited  # noqa: E402
 from models.characters import tokenizer  # noqa: E402
 from models.small import NAMES, TEXTS, alone, small  # noqa: E402
@@ -42,6 +47,13 @@ LOGP = {Packed: 1e-5, Padded: 1e-3}
 """Largest relative difference of a gradient, and of a log-probability in float32, which norms compute in always. Some
 models of transformers sum a recurrent state in another order when they decode."""
 PROMPT = (5, 9, 11, 40)
+WIDE: dict[str, Any] = {
+    "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 512, "num_hidden_layers": 4, "head_dim": 32,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 2,
+    "linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 32, "linear_value_head_dim": 32,
+    "vocab_size": 102, "max_position_embeddings": 512, "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
+}  # fmt: skip
+"""Sizes of models whose speed is measured."""
 PATIENCE = 8
 """Seconds in which a small model is made."""
 
@@ -146,6 +158,37 @@ def write(results: Sequence[Mapping[str, Any]]) -> None:
     (ROOT / "src/gnomon/models/packed_families.txt").write_text("\n".join(packed_families(results)) + "\n", "utf-8")
 
 
+def speeds(name: str) -> None:
+    """Print how fast a model of width 256 with four layers is: 4 prompts of 100 tokens, 8 replies of 64 to each."""
+    config = AutoConfig.for_model(name, **WIDE)
+    with TemporaryDirectory() as folder:
+        torch.manual_seed(3)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        tokenizer().save(str(Path(folder, "tokenizer.json")))
+        for whole in (Packed, Padded):
+            try:
+                policy = Policy.load(Path(folder), whole=whole)
+            except GnomonError as error:
+                print(f"{name} {whole.__name__}: {error.code}")
+                continue
+            prompts = [tuple(torch.randint(2, 100, (100,), generator=torch.Generator().manual_seed(n)).tolist())
+                       for n in range(4)]  # fmt: skip
+            requests = [
+                Request(prompt_ids=prompt, key=bytes([row]) * 16, sampling=Sampling(max_tokens=64))
+                for prompt in prompts for row in range(8)
+            ]  # fmt: skip
+            engine = Embedded(policy)
+            asyncio.run(sample_all(engine, requests[:8]))  # Warm, and with its cache examined.
+            start = time.process_time()
+            found = asyncio.run(sample_all(engine, requests))
+            sampled = sum(len(each.token_ids) for each in found) / (time.process_time() - start)
+            rows = [(at // 8, each.token_ids) for at, each in enumerate(found)]
+            start = time.process_time()
+            packed_logp(policy, prompts, rows)[0].sum().backward()  # type: ignore[no-untyped-call]
+            trained = sum(len(row) for _, row in rows) / (time.process_time() - start)
+            print(f"{name} {whole.__name__}: samples {sampled:.0f} and trains {trained:.0f} tokens/s", flush=True)
+
+
 class Late(BaseException):
     """No exception that a family's own handling catches."""
 
@@ -159,6 +202,10 @@ def main(results: Path, names: Sequence[str]) -> None:
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
     torch.set_num_threads(1)
+    if str(results) == "--speed":
+        for name in names:
+            speeds(name)
+        return
     before = [json.loads(line) for line in results.read_text("utf-8").splitlines()] if results.exists() else []
     known = {each["family"]: each for each in before}
     if list(names) == ["--write"]:

@@ -103,7 +103,7 @@ def test_replayed_passes_have_the_bits_of_others(name: str, dtype: torch.dtype, 
         found.append(decoded(policy, asked, late, replayed))
     (plain, none), (same, count) = found
     assert none == 0 and len(plain) == len(asked) + len(late)
-    assert count == 0 if name in EXPERTS else count > 20
+    assert count == 0 if name in ("gpt_oss", *EXPERTS) else count > 20
     assert [(c.token_ids, c.logprobs) for c in plain] == [(c.token_ids, c.logprobs) for c in same]
 
 

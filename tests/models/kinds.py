@@ -13,6 +13,7 @@ from transformers import (
     Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
+    GptOssConfig,
     LlamaConfig,
     PreTrainedConfig,
     Qwen3Config,
@@ -54,6 +55,9 @@ KINDS: dict[str, PreTrainedConfig] = {
         sliding_window=WINDOW,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         attn_logit_softcapping=2.0,
+    ),
+    "gpt_oss": GptOssConfig(
+        **WIDE, num_key_value_heads=2, head_dim=32, sliding_window=WINDOW, num_local_experts=4, num_experts_per_tok=2
     ),
     "gpt2": GPT2Config(**{k: v for k, v in SMALL.items() if k != "max_position_embeddings"}),
     "neox": GPTNeoXConfig(**(WIDE | {"hidden_size": 64, "num_attention_heads": 4})),

@@ -27,6 +27,7 @@ SMALL: dict[str, Any] = {
     "num_key_value_heads": 2, "num_experts_per_tok": 2, "moe_k": 2, "encoder_layers": 1, "decoder_ffn_dim": 48,
     "attention_types": [[["global", "local"], 1]], "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0,
     "initializer_range": 0.12, "is_decoder": True,
+    "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
 }  # fmt: skip
 VARIANTS: tuple[dict[str, Any], ...] = (
     {},

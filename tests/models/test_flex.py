@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as torch_flex
 
 from gnomon.errors import ModelError
+from gnomon.models.backends import PACKED, has_experts
 from gnomon.models.flex import SIDE, Flex, plain
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
@@ -33,6 +34,7 @@ with suppress(ImportError):
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 WINDOWS = (None, WINDOW, 1)
 CAPS = (None, 2.0)
+SINKS = (None, torch.tensor([-2.0, 0.5, 1.0, 6.0]))
 PROMPTS = tuple(text(place, length) for place, length in enumerate((1, 5, 150, 33)))
 ROWS = [(group, text(9 + place, length)) for place, (group, length) in enumerate(
     [(0, 3), (0, 140), (2, 30), (2, 31), (2, 1), (3, 7), (1, 60), (1, 60)]
@@ -109,39 +111,52 @@ BOUNDS = {torch.float64: 1e-14, torch.float32: 2e-6, torch.float16: 8e-3, torch.
 
 @pytest.mark.parametrize("cap", CAPS)
 @pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("sinks", SINKS)
 @pytest.mark.parametrize("dtype", BOUNDS)
-def test_both_compute_the_same(dtype: torch.dtype, window: int | None, cap: float | None) -> None:
+def test_both_compute_the_same(dtype: torch.dtype, sinks: Tensor | None, window: int | None, cap: float | None) -> None:
     for trie in tries():
         q, k, v = states(len(trie), dtype)
-        one, other = (kind(trie).attend(0, q, k, v, 0.3, window, cap) for kind in (Packed, Flex))
+        one, other = (kind(trie).attend(0, q, k, v, 0.3, window, cap, sinks) for kind in (Packed, Flex))
         torch.testing.assert_close(one, other, rtol=0, atol=BOUNDS[dtype])
 
 
-def gradients(kind: Callable[[Trie], Packed | Flex], trie: Trie, window: int | None, cap: float | None) -> list[Tensor]:
+def gradients(
+    kind: Callable[[Trie], Packed | Flex],
+    trie: Trie,
+    window: int | None,
+    cap: float | None,
+    sinks: Tensor | None = None,
+) -> list[Tensor]:
     inputs = states(len(trie), torch.float64, grad=True)
-    out = kind(trie).attend(0, *inputs, 0.3, window, cap)
+    if sinks is not None:
+        sinks = sinks.double().requires_grad_()
+    out = kind(trie).attend(0, *inputs, 0.3, window, cap, sinks)
+    inputs += [] if sinks is None else [sinks]
     weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).sin()
     return list(torch.autograd.grad((out * weight).sum(), inputs))
 
 
 @pytest.mark.parametrize("cap", CAPS)
 @pytest.mark.parametrize("window", WINDOWS)
-def test_both_have_the_same_gradient(window: int | None, cap: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the mask and the cap, by autograd through torch's plain form, against the products written out in `Packed`."""
+@pytest.mark.parametrize("sinks", SINKS)
+def test_both_have_the_same_gradient(
+    sinks: Tensor | None, window: int | None, cap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of mask, cap and sinks, by autograd through torch's plain form, against the products written out in `Packed`."""
     monkeypatch.setattr(torch_flex, "_validate_device", lambda *states: None)
     monkeypatch.setattr("gnomon.models.flex.refuse", lambda *states: None)
     for trie in tries():
-        for one, other in zip(*(gradients(kind, trie, window, cap) for kind in (Packed, Flex)), strict=True):
+        for one, other in zip(*(gradients(kind, trie, window, cap, sinks) for kind in (Packed, Flex)), strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-MODELS = {**{f"{name}, small": config for name, config in FAMILIES.items()}, **KINDS}
+MODELS = {**{f"{name}, small": each for name, each in FAMILIES.items() if each.model_type in PACKED}, **KINDS}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_family_has_the_same_log_probabilities(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    """Some roundings of the dtype apart, which the experts of a mixture and random weights enlarge."""
+    """Some roundings of the dtype apart, which random weights enlarge; few tokens take another expert for them."""
     if dtype == torch.float16 and MODELS[name].model_type.startswith("gemma"):
         pytest.skip("refused in float16 (E326)")
     folder = save(name, tmp_path) if name in KINDS else model_of(MODELS[name], tmp_path)
@@ -151,7 +166,8 @@ def test_every_family_has_the_same_log_probabilities(name: str, dtype: torch.dty
     assert len(one) == sum(len(row) for _, row in ROWS)
     bound = {torch.float32: 1e-4, torch.bfloat16: 0.6, torch.float16: 0.06}[dtype]
     assert not torch.equal(one, other)  # Else `whole` changed nothing.
-    assert (one - other).abs().max() < bound and (one - other).abs().mean() < bound / 10
+    apart, experts = (one - other).abs(), has_experts(MODELS[name].to_dict())
+    assert apart.quantile(0.95 if experts else 1.0) < bound and apart.mean() < bound / 10
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GptOssConfig
+from transformers import AutoModelForCausalLM
 
 from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
@@ -18,9 +18,12 @@ from gnomon.errors import ModelError
 from gnomon.keys import Key
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.models.scoring import packed_logp, score
 from gnomon.types import Completion, Request, Sampling
-from models.kinds import KINDS, WIDE, WINDOW, save, text
+from models.characters import tokenizer
+from models.kinds import KINDS, WINDOW, save, text
+from models.small import small
 
 Row = tuple[int, tuple[int, ...]]
 
@@ -131,11 +134,34 @@ def test_the_window_ends_where_it_should(tmp_path: Path) -> None:
     assert torch.equal(one[1:], other[1:])
 
 
-def test_an_attention_with_sinks_is_never_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gpt-oss divides by more than the scores of its keys; leaving that out would be silently wrong."""
-    config = GptOssConfig(**WIDE, num_key_value_heads=2, head_dim=32, num_local_experts=2, num_experts_per_tok=1)
-    monkeypatch.setitem(KINDS, "gpt_oss", config)
-    folder = save("gpt_oss", tmp_path)
+def test_the_gradient_of_sinks_equals_transformers_in_float64(tmp_path: Path) -> None:
+    """And of every other parameter, over texts that share a beginning and are longer than a window and than a span."""
+    saved("gpt_oss", tmp_path)
+    policy = Policy.load(tmp_path, Precision.only(torch.float64), whole=Packed)
+    model = AutoModelForCausalLM.from_pretrained(
+        tmp_path, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
+    )
+    prompts, rows = [text(3, 150)], [(0, text(seed, length)) for seed, length in ((5, 3), (6, 140), (7, 40))]
+    packed_logp(policy, prompts, rows)[0].sum().backward()  # type: ignore[no-untyped-call]
+    plain(model.eval(), prompts, rows).sum().backward()  # type: ignore[no-untyped-call]
+    theirs = {name: value.grad for name, value in model.named_parameters()}
+    sinks = [name for name in theirs if name.endswith("sinks")]
+    assert len(sinks) == model.config.num_hidden_layers
+    for name, mine in policy.state().items():
+        # Norms and rotary angles are computed in float32 in both.
+        bound = 1e-6 * float(theirs[name].abs().max())
+        torch.testing.assert_close(mine.grad, theirs[name], rtol=0, atol=bound, msg=f"the gradient of {name} differs")
+
+
+def test_keys_that_are_of_no_token_are_refused(tmp_path: Path) -> None:
+    """DeepSeek-V4 attends to compressed keys of earlier tokens, besides its sinks."""
+    saved("deepseek_v4", tmp_path)
     with pytest.raises(ModelError, match=r"policy.attention=transformers") as caught:
-        Policy.load(folder, whole=Packed)
+        Policy.load(tmp_path, whole=Packed)
     assert caught.value.code == "E308"
+
+
+def saved(family: str, folder: Path) -> None:
+    """A small random model of the family, as a folder."""
+    small(family).save_pretrained(folder)
+    tokenizer().save(str(folder / "tokenizer.json"))

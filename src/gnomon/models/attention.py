@@ -20,7 +20,19 @@ from torch.nn.functional import pad
 from gnomon.errors import ModelError
 from gnomon.models.precision import at_least
 
-__all__ = ["BLOCK", "MIN_ROWS", "NAME", "NEVER", "SPAN", "Flat", "Layout", "additive", "attend_by_layout", "capped"]
+__all__ = [
+    "BLOCK",
+    "MIN_ROWS",
+    "NAME",
+    "NEVER",
+    "SPAN",
+    "Flat",
+    "Layout",
+    "additive",
+    "attend_by_layout",
+    "capped",
+    "shares",
+]
 
 NAME = "gnomon"
 """Name of this attention in transformers' registry."""
@@ -60,11 +72,20 @@ class Flat(Layout, Protocol):
         return out.last_hidden_state[0]  # type: ignore[no-any-return]
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         """[T, heads, size] of queries [T, heads, size], keys and values [T, kv_heads, size] of the flat tokens.
 
-        Args: window: the last positions that a query sees, its own among them; cap: as `capped`.
+        Args: window: the last positions that a query sees, its own among them; cap: as `capped`; sinks: [heads], as of
+            `shares`.
         """
         ...
 
@@ -85,21 +106,22 @@ def attend_by_layout(
 
     Args: query [1, heads, T, size]; key and value [1, kv_heads, T, size], of the flat tokens.
     Returns: [1, T, heads, size].
-    Raises: ModelError E308 for attention sinks (`s_aux`), which no layout computes.
+    Raises: ModelError E308 where the keys are not those of the tokens.
     """
-    if s_aux is not None:
-        raise ModelError(
-            "E308",
-            "the model's attention has sinks (s_aux), which are not supported",
-            where=type(module).__name__,
-            why="without them, every probability would be wrong",
-            fix="policy.attention=transformers",
-        )
     layout: Flat = kwargs["layout"]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: int = module.layer_idx  # type: ignore[assignment]
-    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
-    return layout.attend(layer, q, k, v, scale, sliding_window, softcap)[None], None
+    if key.shape[2] != query.shape[2]:
+        raise ModelError(
+            "E308",
+            "the model's attention has keys that are not of tokens, which packed passes do not compute",
+            where=type(module).__name__,
+            why=f"there are {key.shape[2]} keys of {query.shape[2]} tokens; it may compress the keys of earlier tokens",
+            fix="policy.attention=transformers",
+        )
+    # Rotary functions leave different strides, and a product of few rows has another kernel for each.
+    q, k, v = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
+    return layout.attend(layer, q, k, v, scale, sliding_window, softcap, s_aux)[None], None
 
 
 class Prefix:
@@ -116,7 +138,14 @@ class Prefix:
         return spread(flat, self.place, tuple(self.real.shape))
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         """Causal attention of every prompt to itself: padded [P, S, heads, size] in, flat tokens out."""
         heads, kv_heads = query.shape[2], key.shape[2]
@@ -130,7 +159,8 @@ class Prefix:
             mask = additive(causal(position[start:stop], position[:stop], window)).repeat(heads // kv_heads, 1)
             q = heads_first(query[:, start:stop], kv_heads) * scale
             scores = capped(q @ k[:, :, :stop].transpose(2, 3), cap) + mask
-            weights = torch.softmax(scores, -1).to(v.dtype)
+            of_queries = None if sinks is None else sinks.repeat_interleave(stop - start).view(kv_heads, -1)
+            weights = shares(scores, of_queries).to(v.dtype)
             outputs.append(tokens_first(weighed(weights, v[:, :, :stop]), heads))
         return gather(torch.cat(outputs, 1).flatten(0, 1), self.place)
 
@@ -216,6 +246,21 @@ def capped(scores: Tensor, cap: float | None) -> Tensor:
     Source: Gemma Team 2024 (Gemma 2), arXiv 2408.00118, §2.
     """
     return scores if cap is None else at_least(scores).div(cap).tanh_().mul_(cap)
+
+
+def shares(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """[..., K] the softmax of scores. With sinks, that of the scores and one more, whose value is zero.
+
+    It is computed by softmaxes alone: other functions round a number by its place in the tensor, and these by its row.
+    Args: sinks: learned scores, one for each row or broadcast to [...].
+    Source: OpenAI 2025 (gpt-oss), arXiv 2508.10925, §2.3.
+    """
+    weights = torch.softmax(scores, -1)
+    if sinks is not None:
+        top = scores.amax(-1)
+        own, lost = torch.softmax(torch.stack([top, sinks.to(top.dtype).expand_as(top)], -1), -1).unbind(-1)
+        weights *= (own / (own + lost * weights.amax(-1)))[..., None]
+    return weights
 
 
 def additive(visible: Tensor) -> Tensor:

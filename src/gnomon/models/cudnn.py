@@ -20,7 +20,7 @@ class Cudnn(Flex):
     """As `Flex`, but rows in 16 bits that are long and share no tokens are computed by cuDNN, one after the other.
 
     cuDNN adds up the gradient of queries in the order in which its blocks end, so that its last bits differ from run to
-    run. Layers with a window or with bounded scores, and passes in which rows share tokens, are as in `Flex`.
+    run. Layers with a window, bounded scores or sinks, and passes in which rows share tokens, are as in `Flex`.
     """
 
     def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
@@ -30,12 +30,20 @@ class Cudnn(Flex):
         self._lengths = lengths if alone and len(trie) >= LONG * len(lengths) else []
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         size = query.shape[-1]
         fits = query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and size <= WIDEST and size % 8 == 0
-        if not self._lengths or not fits or window is not None or cap is not None:
-            return super().attend(layer, query, key, value, scale, window, cap)
+        if not self._lengths or not fits or window is not None or cap is not None or sinks is not None:
+            return super().attend(layer, query, key, value, scale, window, cap, sinks)
         rows = zip(*(torch.split(states, self._lengths) for states in (query, key, value)), strict=True)
         return torch.cat([causal(q, k, v, scale) for q, k, v in rows])
 

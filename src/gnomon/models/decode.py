@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import QUERIES, SPAN, Flat, Prefix, additive, blocks, capped, weighed
+from gnomon.models.attention import QUERIES, SPAN, Flat, Prefix, additive, blocks, capped, shares, weighed
 from gnomon.models.kernels import compiles
 
 __all__ = ["Decode", "Plan"]
@@ -112,7 +112,15 @@ class Decode(Flat):
         self._aside = (aside[0], aside[1]) if aside else None
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         if layer == len(self._own):
             self._prompts.append(Slots(key))
@@ -123,13 +131,13 @@ class Decode(Flat):
         self._tables += own.room(self.most, self.near_size, self.furthest)
         if self.prefix is None:
             self._remember(prompts, own, key, value)
-            return self._rows(query, prompts, own, scale, window, cap)
+            return self._rows(query, prompts, own, scale, window, cap, sinks)
         q, k, v = (self.prefix.padded(states[:cut]) for states in (query, key, value))
         for table, states in ((prompts.keys, k), (prompts.values, v)):
             table[self.new, :, : states.shape[1]] = states.transpose(1, 2)
         self._remember(prompts, own, key[cut:], value[cut:])
-        begun = self.prefix.attend(q, k, v, scale, window, cap)
-        return torch.cat([begun, self._rows(query[cut:], prompts, own, scale, window, cap)])
+        begun = self.prefix.attend(q, k, v, scale, window, cap, sinks)
+        return torch.cat([begun, self._rows(query[cut:], prompts, own, scale, window, cap, sinks)])
 
     def _remember(self, prompts: Slots, own: Slots, key: Tensor, value: Tensor) -> None:
         """Write the tokens of the rows, and in front of a row's first one the end of its prompt behind whole spans."""
@@ -142,21 +150,29 @@ class Decode(Flat):
         own.write(self.place, key, value)
 
     def _rows(
-        self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None, cap: float | None
+        self,
+        query: Tensor,
+        prompts: Slots,
+        own: Slots,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         """One query of every row, [B, heads, size], to the whole spans of its prompt and to its own keys."""
         keys, values = own.first(len(query), self.near_size)
         q = query.reshape(len(query), keys.shape[1], -1, query.shape[-1]) * scale
+        sinks = None if sinks is None else sinks.view(q.shape[1:3])
         near = capped((self._filled(q) @ keys.transpose(2, 3))[:, :, : q.shape[2]], cap) + self.near
         if window is not None:
             near = near + additive(self.place[:, None] - self._upto(self.near_size) < window)[:, None, None]
         if not self.far_size:
-            return self._summed(torch.softmax(near, -1).to(values.dtype), values, None)
+            return self._summed(shares(near, sinks).to(values.dtype), values, None)
         far_keys, far_values = prompts.first(len(self.prompts), self.far_size)
         far = self._apart(capped(self._together(q) @ far_keys.transpose(2, 3), cap) + self.far)
         if window is not None:
             far = far + additive(self.back < window)[:, None, None]
-        weights = torch.softmax(torch.cat([far, near], -1), -1).to(values.dtype)
+        weights = shares(torch.cat([far, near], -1), sinks).to(values.dtype)
         far, near = torch.split(weights, [self.far_size, self.near_size], -1)
         return self._summed(near, values, self._apart(weighed(self._together(far), far_values)))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
@@ -51,7 +51,15 @@ class Flex(Flat):
         self._masks: dict[int | None, BlockMask] = {}
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         refuse(query, key, value)
         tokens, missing = len(query), len(self._end) - len(query)
@@ -59,8 +67,8 @@ class Flex(Flat):
             (pad(x, (0, 0, 0, 0, 0, missing)) if missing else x).transpose(0, 1)[None] for x in (query, key, value)
         )
         kernel = fused() if query.is_cuda else plain
-        out = kernel(q, k, v, None if cap is None else capping(cap, q.device), self.mask(window), scale)
-        return out[0].transpose(0, 1)[:tokens]
+        score_mod = None if cap is None else capping(cap, q.device)
+        return kernel(q, k, v, score_mod, self.mask(window), scale, sinks)[0].transpose(0, 1)[:tokens]
 
     def mask(self, window: int | None) -> BlockMask:
         """The block mask of a layer. Args: window: number of positions that a query sees, its own included."""
@@ -160,16 +168,30 @@ def listed(blocks: Places, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def plain(
-    query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, mask: BlockMask, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: ScoreMod | None,
+    mask: BlockMask,
+    scale: float,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """[1, heads, T, size]. Without compilation, all scores are stored."""
-    options = EXACT_PRODUCTS if query.is_cuda else None
-    grouped = query.shape[1] != key.shape[1]
-    return flex_attention(query, key, value, score_mod, mask, scale=scale, enable_gqa=grouped, kernel_options=options)
+    options: Any = {
+        "scale": scale,
+        "enable_gqa": query.shape[1] != key.shape[1],
+        "kernel_options": EXACT_PRODUCTS if query.is_cuda else None,
+    }
+    out: Tensor
+    if sinks is None:
+        out = flex_attention(query, key, value, score_mod, mask, **options)
+        return out
+    out, aux = flex_attention(query, key, value, score_mod, mask, **options, return_aux=AuxRequest(lse=True))
+    return out * torch.sigmoid(aux.lse - sinks[:, None])[..., None].to(out.dtype)
 
 
 @cache
-def fused() -> Callable[[Tensor, Tensor, Tensor, ScoreMod | None, BlockMask, float], Tensor]:
+def fused() -> Callable[..., Tensor]:
     """`plain`, compiled for passes of every length. Fails where torch has no kernel, rather than store all scores.
 
     It is compiled once for each dtype, each kind of mask and score, with and without gradients, and for few and many

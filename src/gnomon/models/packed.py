@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import NEVER, SPAN, Flat, capped
+from gnomon.models.attention import NEVER, SPAN, Flat, capped, shares
 from gnomon.models.precision import at_least
 from gnomon.models.tiles import Band, Rows, Span, bands
 from gnomon.models.trie import Trie
@@ -29,9 +29,17 @@ class Packed(Flat):
         self._masks: dict[int | None, list[Tensor]] = {}
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
-        return Attention.apply(query, key, value, self, scale, window, cap)  # type: ignore[no-any-return, no-untyped-call]
+        return Attention.apply(query, key, value, sinks, self, scale, window, cap)  # type: ignore[no-any-return, no-untyped-call]
 
     def rows(self, heads: int, kv_heads: int) -> Rows:
         """Where the vectors of tiles lie in a layer with so many heads."""
@@ -66,6 +74,7 @@ class Layer:
         query: Tensor,
         key: Tensor,
         value: Tensor,
+        sinks: Tensor | None,
         scale: float,
         window: int | None,
         cap: float | None,
@@ -76,6 +85,7 @@ class Layer:
         several = any(band.before for band in self.bands)
         self._far = [states.transpose(0, 1).contiguous() for states in (key, value)] if several else []
         self._scale, self._window, self._cap = scale, window, cap
+        self._sinks = None if sinks is None else sinks.view(key.shape[1], 1, -1, 1)
 
     def operands(self, at: int) -> Operands:
         """What the band at this place computes from."""
@@ -91,7 +101,7 @@ class Layer:
     def weigh(self, at: int, operands: Operands) -> tuple[Tensor, Tensor | None]:
         """As `weigh`; every call has the same bits."""
         band = self.bands[at]
-        return weigh(band, operands, self._masks[at], band.outside(self._window), self._cap)
+        return weigh(band, operands, self._masks[at], band.outside(self._window), self._cap, self._sinks)
 
 
 class Attention(torch.autograd.Function):
@@ -107,12 +117,13 @@ class Attention(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
+        sinks: Tensor | None,
         layout: Packed,
         scale: float,
         window: int | None,
         cap: float | None,
     ) -> Tensor:
-        layer = Layer(layout, query, key, value, scale, window, cap)
+        layer = Layer(layout, query, key, value, sinks, scale, window, cap)
         size = value.shape[2]
         out = value.new_empty(layer.rows.queries, size)
         for at, (band, piece) in enumerate(zip(layer.bands, split(out, layer.rows.query), strict=True)):
@@ -120,17 +131,18 @@ class Attention(torch.autograd.Function):
             weights, _ = layer.weigh(at, operands)
             summed(band, weights, operands, piece.view(len(operands.query), -1, size))
         ctx.layout, ctx.settings = layout, (scale, window, cap)
-        ctx.save_for_backward(query, key, value)
+        ctx.save_for_backward(query, key, value, sinks)
         return out.index_select(0, layer.rows.out).view(*query.shape[:2], size)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value = ctx.saved_tensors
-        layer = Layer(ctx.layout, query, key, value, *ctx.settings)
+        query, key, value, sinks = ctx.saved_tensors
+        layer = Layer(ctx.layout, query, key, value, sinks, *ctx.settings)
         rows, by_out = layer.rows, grads[0].reshape(-1, value.shape[2])
         by_query = by_out.new_empty(rows.queries, query.shape[2])
         of_query = split(by_query, rows.query)
         totals = [torch.empty_like(states, memory_format=torch.contiguous_format) for states in (key, value)]
+        by_sink = None if sinks is None else at_least(torch.zeros_like(sinks))
         for span in rows.spans:
             near = [by_out.new_empty(span.keys, total.shape[2]) for total in totals]
             pieces = (split(x, rows.key[span.bands.start : span.bands.stop]) for x in near)
@@ -140,17 +152,17 @@ class Attention(torch.autograd.Function):
                 grad = by_out.index_select(0, rows.query[at]).index_fill_(0, rows.padding[at], 0)
                 views = [x.view(like.shape) for x, like in zip((of_query[at], *of_keys), operands[:3], strict=True)]
                 grad = grad.view(*operands.query.shape[:2], -1)
-                far = gradients(layer.bands[at], operands, weights, slope, grad, *views)
+                far = gradients(layer.bands[at], operands, weights, slope, grad, by_sink, *views)
                 for total, part in zip(totals, far, strict=True):
                     add_far(total, layer.bands[at], part)
             for total, part in zip(totals, near, strict=True):
                 add_near(total, span, part)
         by_query = by_query.index_select(0, rows.out).mul_(ctx.settings[0]).view(query.shape)
-        return by_query, *totals, None, None, None, None
+        return by_query, *totals, None if by_sink is None else by_sink.to(sinks.dtype), None, None, None, None
 
 
 def weigh(
-    band: Band, operands: Operands, mask: Tensor, outside: Tensor | None, cap: float | None
+    band: Band, operands: Operands, mask: Tensor, outside: Tensor | None, cap: float | None, sinks: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """[N, Q', S + K] the weights of earlier keys and of those of the span, and the derivatives of capped scores."""
     count, queries, _ = operands.query.shape
@@ -164,7 +176,8 @@ def weigh(
     by_tile[..., band.before :] += mask
     if outside is not None:
         by_tile[..., : band.before].masked_fill_(outside, NEVER)
-    return torch.softmax(scores, -1).to(operands.value.dtype), None if slope is None else slope.to(operands.value.dtype)
+    weights = shares(by_tile, sinks).view(scores.shape).to(operands.value.dtype)
+    return weights, None if slope is None else slope.to(operands.value.dtype)
 
 
 def summed(band: Band, weights: Tensor, operands: Operands, out: Tensor) -> None:
@@ -184,11 +197,13 @@ def gradients(
     weights: Tensor,
     slope: Tensor | None,
     grad: Tensor,
+    by_sink: Tensor | None,
     by_query: Tensor,
     by_key: Tensor,
     by_value: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Write the gradients of the queries, and of keys and values of the span. Returns: those of the stems.
+    """Write the gradients of the queries, and of keys and values of the span, and add to those of the sinks, [heads].
+    Returns: those of the stems.
 
     Args: grad: of `summed`, zero where there is no token.
     """
@@ -201,6 +216,9 @@ def gradients(
         by_score[..., :before] = band.apart(torch.bmm(aside, operands.far_value.transpose(1, 2)))
         far_by_value = torch.bmm(band.aside(weights[..., :before]).transpose(1, 2), aside)
     by_score = torch._softmax_backward_data(by_score, weights, -1, weights.dtype)
+    if by_sink is not None:  # The gradients of a row's scores and of its sink add up to zero.
+        by_head = by_score.view(-1, band.tiles, weights.shape[1] // band.queries, band.queries * weights.shape[2])
+        by_sink -= by_head.sum((1, 3), dtype=by_sink.dtype).flatten()
     if slope is not None:
         by_score *= slope
     torch.bmm(by_score[..., before:], operands.key, out=by_query)

@@ -1,7 +1,7 @@
 """Passes by transformers' own forward: texts as rows that are padded behind their ends, with the model's own attention.
 
 A causal model never reads what follows a token, so padding behind a text needs no mask, whatever mixes the tokens:
-attention with sinks, linear attention, a recurrent state. Nothing is shared between rows, so a prompt passes through
+linear attention, a recurrent state. Nothing is shared between rows, so a prompt passes through
 the model once for each of its texts.
 """
 

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, utils
+from transformers.integrations.moe import ExpertsInterface
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
@@ -26,6 +27,7 @@ from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
 from gnomon.models.backends import packs
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
+from gnomon.models.experts import mixed
 from gnomon.models.folder import AGAIN, base_hash, image_token, model_folder
 from gnomon.models.fused import fuse, is_fused
 from gnomon.models.kernels import compiles, settle
@@ -46,6 +48,7 @@ if sys.flags.optimize > 1:
     # Without docstrings (python -OO), the decorator that completes them in transformers' models raises.
     utils.auto_docstring = lambda thing=None, **_: thing or (lambda other: other)
 AttentionInterface.register(NAME, attend_by_layout)
+ExpertsInterface.register(NAME, mixed)
 settle()
 
 
@@ -139,6 +142,8 @@ class Policy(torch.nn.Module):
         self.scale = scale_of(reads)
         self.most_scores = 0
         """Scores over the vocabulary held at once; 0: as many as suit the device."""
+        if whole.attention is not None:
+            model.set_experts_implementation(NAME)
         # No sequence is padded, and looking for padding waits for the device.
         model.base_model.warn_if_padding_and_no_attention_mask = no_warning
         if composed(model):

@@ -23,7 +23,15 @@ class PlannedFlex(Flex):
         """[T] keys that every query sees."""
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         pairs = int(self.key_counts.clamp(max=window).sum()) if window else int(self.key_counts.sum())
         output: Tensor = planned_attention(query, key, value, pairs)[0]

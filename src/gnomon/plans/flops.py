@@ -77,7 +77,15 @@ class Everything(Flat):
     """Of the layers, as they are passed."""
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         self.windows += [window] * (layer == len(self.windows))  # A layer may be computed again for its gradient.
         times = query.shape[1] // key.shape[1]

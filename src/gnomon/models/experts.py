@@ -1,0 +1,62 @@
+"""Mixtures of experts, so that what an expert makes of a token does not depend on the tokens beside it.
+
+On a CPU every product has a multiple of `MIN_ROWS` rows, since few rows take another kernel, and what the experts make
+of a token is added up in their order. Other devices compute all experts together, as transformers does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, pad
+from transformers.integrations.moe import grouped_mm_experts_forward
+
+from gnomon.models.attention import MIN_ROWS
+from gnomon.models.precision import at_least
+
+__all__ = ["mixed"]
+
+
+def mixed(experts: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+    """[T, size] what a module of experts makes of tokens; registered with transformers for those it can dispatch.
+
+    Args: hidden: [T, size]; chosen: [T, k] the experts of each token; shares: [T, k] how much each of them adds.
+    """
+    if hidden.device.type not in ("cpu", "meta"):
+        out: Tensor = grouped_mm_experts_forward(experts, hidden, chosen, shares)
+        return out
+    each = chosen.flatten()
+    order = each.argsort(stable=True)
+    rows = torch.split(hidden.index_select(0, order // chosen.shape[1]), counted(each, experts.num_experts))
+    made = torch.cat([computed(experts, at, part) for at, part in enumerate(rows) if len(part)])
+    back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
+    parts = (at_least(made.index_select(0, back)).view(*chosen.shape, -1) * shares[..., None]).unbind(1)
+    return sum(parts[1:], parts[0]).to(hidden.dtype)
+
+
+def counted(each: Tensor, number: int) -> list[int]:
+    """How many tokens each of the experts has; equally many where there are no values."""
+    if each.is_meta:
+        return [len(each) // number + (at < len(each) % number) for at in range(number)]
+    counts: list[int] = torch.bincount(each, minlength=number).tolist()
+    return counts
+
+
+def computed(experts: Any, at: int, rows: Tensor) -> Tensor:
+    """[N, size] what one of the experts makes of N tokens."""
+    inside = pad(rows, (0, 0, 0, -len(rows) % MIN_ROWS))
+    if experts.has_gate:
+        inside = experts._apply_gate(projected(experts, "gate_up_proj", at, inside))
+    else:
+        inside = experts.act_fn(projected(experts, "up_proj", at, inside))
+    out = projected(experts, "down_proj", at, inside)[: len(rows)]
+    return experts.post_expert_norm(out) if experts.has_post_expert_norm else out
+
+
+def projected(experts: Any, name: str, at: int, rows: Tensor) -> Tensor:
+    """A linear layer of one of the experts."""
+    weight = getattr(experts, name)[at]
+    bias = getattr(experts, f"{name}_bias")[at] if experts.has_bias else None
+    return linear(rows, weight.T if experts.is_transposed else weight, bias)
