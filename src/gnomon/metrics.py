@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
-__all__ = ["EVALUATION", "METRICS", "TIMINGS", "current", "meaning"]
+__all__ = ["EVALUATION", "METRICS", "TIMINGS", "meaning"]
 
 METRICS: Mapping[str, str] = {
     "reward": "Mean reward per rollout.",
@@ -108,19 +107,3 @@ def meaning(metric: str) -> str:
     tail = "/" + rest.rpartition("/")[2] if head == "breakdown" else ""
     family = metric.rpartition("/")[0]
     return METRICS.get(f"{head}/NAME{tail}", "") or METRICS.get(f"{family}/NAME", "")
-
-
-RENAMED = {"logp_gap": "logp_mismatch", "ledger": "breakdown", "score_pull": "score_signal"}
-"""Former names of metrics, or of their part before the first slash."""
-
-
-def current(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Recorded metrics with their current names."""
-    return dict(zip(renamed(tuple(metrics)), metrics.values(), strict=True))
-
-
-@lru_cache(maxsize=256)
-def renamed(recorded: tuple[str, ...]) -> tuple[str, ...]:
-    """The current names of recorded ones: the steps of a run have few different sets of metrics."""
-    parts = (name.partition("/") for name in recorded)
-    return tuple(RENAMED.get(head, head) + slash + rest for head, slash, rest in parts)

@@ -212,36 +212,6 @@ def test_calls_beside_the_turns_are_stored_where_there_are_any():
     assert read.rollouts[0].calls == calls
 
 
-def test_records_of_earlier_versions_are_read():
-    """As they were written before players, origins and the versions of single turns."""
-    task = Record(
-        kind="task", step=0, task=2, body={
-            "of": "rollout", "id": "7", "messages": [{"role": "user", "content": "1+1?"}], "answer": 2,
-            "prompt_ids": [1, 5, 6],
-        },
-    )  # fmt: skip
-    flat = {
-        "reply": "2", "token_ids": [8, 9], "logprobs": b64encode(struct.pack("<2f", -0.5, math.nan)).decode(),
-        "tokens": 2, "finish": "eos", "stop": "done", "version": 3, "reward": 1.0, "status": "correct",
-        "parts": [{"name": "correct", "value": 1.0, "weight": 1.0, "gate": ""}], "extracted": "", "span": [],
-        "detail": "", "advantage": 0.5,
-    }  # fmt: skip
-    several = flat | {
-        "seat": 1, "turns": [
-            {"messages": [{"role": "user", "content": "go"}], "given": [["task", [1, 5]]], "tokens": 1,
-             "reply": "2", "finish": "stop", "fork": 0},
-            {"messages": [], "given": [["environment", [4]]], "tokens": 1, "reply": "", "finish": "eos", "fork": 0},
-        ],
-    }  # fmt: skip
-    rollouts = [Record(kind="rollout", step=0, task=2, sample=i, body=body) for i, body in enumerate((flat, several))]
-    (group,) = decode([task, *rollouts])
-    one, two = group.rollouts
-    assert one.turns[0].prompt_ids == (1, 5, 6) and one.turns[0].messages == one.task.messages
-    assert (one.verdict.extracted, one.verdict.span, one.verdict.parts[0].gate) == (None, None, None)
-    assert two.player == 1 and [turn.completion.version for turn in two.turns] == [3, 3]
-    assert two.turns[1].prompt_ids == (1, 5, 8, 4) and math.isnan(two.turns[1].completion.logprobs[0])
-
-
 @pytest.mark.parametrize("missing", ["token_ids", "status", "stop", "parts", "version"])
 def test_a_damaged_rollout_is_an_error_with_its_place(missing):
     task, record = encode(example(), kind="rollout", step=0)

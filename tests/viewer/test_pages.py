@@ -272,7 +272,7 @@ def test_curves_of_many_steps_keep_their_extremes(tmp_path):
 def test_the_curves_of_a_run_follow_it_and_a_chain_that_became_another(tmp_path):
     with Run.create(tmp_path / "a", recipe="", manifest={}, genesis={"config": {}}) as run, served(tmp_path) as viewer:
         for step in range(3):
-            run.append([Record(kind="step", step=step, body={"metrics": {"logp_gap": float(step)}})])
+            run.append([Record(kind="step", step=step, body={"metrics": {"logp_mismatch": float(step)}})])
             (chart,) = json.loads(asked(viewer, "/run/a/-/curves")[2])["charts"]
             assert chart["x"] == list(range(step + 1)) and chart["series"][0]["values"][-1] == step
         with closing(open_writing(tmp_path / "a")) as db:

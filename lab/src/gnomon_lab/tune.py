@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.errors import ConfigError, RunError
-from gnomon.metrics import current
 from gnomon.store import RunReader, RunStatus
 from gnomon.theory import (
     GainTerms,
@@ -62,7 +61,7 @@ def measured_noise(reader: RunReader, since: int = 0) -> float | None:
     None where no step recorded them, or where chance makes the first appear to be nothing.
     """
     steps = [record for record in reader.records(kind="step") if (record.step or 0) >= since]
-    metrics = {record.step: current(record.body["metrics"]) for record in steps}
+    metrics = {record.step: record.body["metrics"] for record in steps}
     seen = {step: found for step, found in metrics.items() if "score_signal" in found}
     if not seen:
         return None

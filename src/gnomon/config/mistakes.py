@@ -11,7 +11,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from gnomon.config.sections import DEFAULTS, RunConfig
-from gnomon.config.sources import RENAMED, SHORT, Origins, leaves, put, value_of, word_of
+from gnomon.config.sources import SHORT, Origins, leaves, put, value_of, word_of
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Mistake
 from gnomon.objectives.options import OBJECT, OPTIONS, REFUSED, declared
@@ -44,9 +44,6 @@ def explained(item: Any, origins: Origins) -> Iterator[ConfigError]:
 
 def unknown_key(key: str, value: Any, where: str) -> ConfigError:
     """The mistake of setting what does not exist, with the name that it has here."""
-    if key in RENAMED:
-        fix = word_of(RENAMED[key], value)
-        return ConfigError("E012", f"{key} is now called {RENAMED[key]}", where=where, fix=fix)
     ours, absent = meant(key)
     if absent or not ours:
         why = absent or "gnomon config show lists every key"

@@ -1,4 +1,4 @@
-"""Where settings come from: recipes, run folders and the words of a command line; and former names of settings."""
+"""Where settings come from: recipes, run folders, the words of a command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from gnomon.config.sections import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors, sibling
 from gnomon.models.hub import at_commits
 from gnomon.objectives.options import OPTIONS
-from gnomon.objectives.options import RENAMED as RENAMED_OBJECTIVES
 from gnomon.objectives.spelling import nearest
 
 __all__ = [
@@ -109,9 +108,7 @@ def recipes() -> dict[str, Path]:
 
 
 def recorded(path: Path) -> Source:
-    """The recipe of a run folder, which may be older than this Gnomon: what was renamed has its present name.
-
-    A model of the hub has the commit that the run recorded.
+    """The recipe of a run folder. A model of the hub has the commit that the run recorded.
 
     Raises: as `load`; ConfigErrors E068 for a run that was imported.
     """
@@ -124,8 +121,8 @@ def recorded(path: Path) -> Source:
         raise ConfigErrors([problem])
     values: dict[str, Any] = {}
     for key, value in at_commits(leaves(recipe.values), commits_beside(path)).items():
-        put(values, *present(key, value))
-    return Source(values, {present(key, None)[0]: origin for key, origin in recipe.origins.items()})
+        put(values, key, value)
+    return Source(values, recipe.origins)
 
 
 def commits_beside(path: Path) -> Any:
@@ -228,26 +225,3 @@ def line_of(text: str, key: str) -> int:
         ):
             return number
     return 1
-
-
-RENAMED = {
-    "optim.clip": "optim.max_grad_norm", "optim.floor": "optim.min_lr_ratio", "critic.clip": "critic.max_grad_norm",
-    "referee.workers": "workers.count", "referee.seconds": "workers.seconds",
-    "referee.memory_mib": "workers.memory_mib", "referee.retries": "workers.retries",
-    "referee.failures": "workers.failures",
-    "seats.opponent": "players.opponent", "seats.every": "players.every", "seats.keep": "players.keep",
-    "seats.baseline": "players.baseline",
-}  # fmt: skip
-"""Former key to present one."""
-
-VALUES: dict[str, dict[str, str]] = {
-    "objective.type": {name: former.row for name, former in RENAMED_OBJECTIVES.items() if not former.options},
-    "players.baseline": {"seat": "player"},
-}
-"""Present key to its former values and their present names."""
-
-
-def present(key: str, value: Any) -> tuple[str, Any]:
-    """The present names of a key and of its value."""
-    key = RENAMED.get(key, key)
-    return key, VALUES.get(key, {}).get(value, value) if isinstance(value, str) else value

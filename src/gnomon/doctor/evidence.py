@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any
 
 from gnomon.config import leaves
-from gnomon.metrics import current
 from gnomon.models.hub import at_commits
 from gnomon.monitoring.alarms import Alarm, alarms
 from gnomon.monitoring.endings import Ending, ending
@@ -155,7 +154,7 @@ def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) 
             for r in records
             if r.kind == "task" and r.task is not None and r.body["of"] in splits
         },
-        metrics=tuple((r.step or 0, current(r.body["metrics"])) for r in reader.records("step")),
+        metrics=tuple((r.step or 0, r.body["metrics"]) for r in reader.records("step")),
         recipe=at_commits(leaves(tomllib.loads(reader.recipe)), reader.manifest.get("hub")),
         tier=str(reader.manifest.get("tier", "")),
         alarms=tuple(alarms(reader)) if reader.steps <= ALARMS else noted(reader),

@@ -54,7 +54,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "peak_bytes": max((row["peak_bytes"] for row in reader.timings() if "peak_bytes" in row), default=None),
         "max_logp_mismatch": max((g for g in curve["logp_mismatch"] if g is not None), default=None),
         "tier": reader.manifest.get("tier"),
-        "start_logp_mismatch": reader.manifest.get("logp_mismatch", reader.manifest.get("logp_gap")),
+        "start_logp_mismatch": reader.manifest.get("logp_mismatch"),
         "curve": curve,
         "breakdown": breakdown([m["metrics"] for m in metrics]),
         "alarms": [
@@ -403,7 +403,7 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
 
 def conversation(facts: Mapping[str, Any]) -> Iterator[str]:
     """Prompt, observations and completions, turn by turn."""
-    player = facts.get("player", facts.get("seat"))  # As earlier versions wrote it.
+    player = facts.get("player")
     of = f"player {player}, " if player else ""
     heading = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
     turns = facts.get("turns", [{"messages": facts["asked"]["messages"], **facts}])

@@ -77,8 +77,7 @@ class InFlight:
         (folder / OPEN).write_text(json.dumps({str(step): begun for step, begun in self._begun.items()}), "utf-8")
 
     def load_state(self, folder: Path) -> None:
-        if (folder / OPEN).exists():  # Checkpoints of earlier versions do not have it.
-            self._begun = {int(step): begun for step, begun in json.loads((folder / OPEN).read_text("utf-8")).items()}
+        self._begun = {int(step): begun for step, begun in json.loads((folder / OPEN).read_text("utf-8")).items()}
 
     def close(self) -> None:
         """Cancel what is still being sampled."""

@@ -148,11 +148,8 @@ def _ending(reader: RunReader, count: int, fingerprint: str) -> list[RunError]:
     if reader.status is not RunStatus.FINISHED:
         return []
     end = reader.end
-    if not end:  # An old run without an inventory. Its last records are an evaluation.
-        last = next(reversed(reader.events("checkpoint")), None)
-        cut_short = last is not None and reader.head(last["seq"]) != last["fingerprint"]
-        why = "the records before its last checkpoint are missing"
-        return [_bad(reader, "the end of the run", why)] if cut_short else []
+    if not end:
+        return [_bad(reader, "the end of the run", "its inventory is missing")]
     faults = []
     if (count, fingerprint) != (end["records"], end["head"]):
         why = f"the run finished with {end['records']} records, and {count} are left"

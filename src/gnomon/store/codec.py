@@ -2,9 +2,7 @@
 
 A group is a `task` record, one record per rollout, and one of kind `greedy` for its greedy rollout. A rollout with one
 turn and the task's prompt is stored flat; any other has `turns`. Log-probabilities are little-endian floats in base64:
-4 bytes each if that is exact, else 8; entropies have 2. `decode` also reads records of earlier versions. These used the
-keys `seat` for `player` and `given` for `segments`, stored "" and [] for absent values, and had neither the origins of
-a task's prompt nor the weight version of each turn.
+4 bytes each if that is exact, else 8; entropies have 2.
 """
 
 from __future__ import annotations
@@ -230,7 +228,7 @@ def rollout_of(task_record: Record, record: Record, task: Task | None = None) ->
             turns=tuple(turns_of(task_record.body, body, turns)),
             verdict=verdict_of(record),
             stop=Stop(body["stop"]),
-            player=body.get("player", body.get("seat", 0)),
+            player=body.get("player", 0),
             end=body.get("end", ""),
             calls=Calls(**body.get("calls", {})),
         )
@@ -270,14 +268,13 @@ def verdict_of(record: Record) -> Verdict:
     """The verdict of a rollout. Raises: RunError E405."""
     with damage(record):
         body = record.body
-        span, extracted = body.get("span"), body.get("extracted")
+        span = body.get("span")
         names = {part["name"] for part in body["parts"]}
         gated = [{**part, "gate": part["gate"] if part["gate"] in names else None} for part in body["parts"]]
-        absent = extracted == "" and span is not None and not span
         return Verdict(
             status=Status(body["status"]),
             parts=tuple(Part(**part) for part in gated),
-            extracted=None if absent else extracted,
+            extracted=body.get("extracted"),
             span=tuple(span) if span else None,
             detail=body.get("detail", ""),
             feedback=body.get("feedback", ""),
@@ -392,8 +389,7 @@ def opening_of(task: Body) -> tuple[Segment, ...]:
 
 
 def segments_of(turn: Body) -> tuple[Segment, ...]:
-    segments = turn["segments"] if "segments" in turn else turn["given"]
-    return tuple(Segment(origin=Origin(origin), token_ids=tuple(ids)) for origin, ids in segments)
+    return tuple(Segment(origin=Origin(origin), token_ids=tuple(ids)) for origin, ids in turn["segments"])
 
 
 @contextmanager

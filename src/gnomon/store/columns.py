@@ -95,7 +95,7 @@ def rollout_row(task_body: Mapping[str, Any], record: Record) -> dict[str, Any]:
         "step": record.step,
         "task": record.task,
         "sample": record.sample,
-        "player": body.get("player", body.get("seat", 0)),  # As earlier versions wrote it.
+        "player": body.get("player", 0),
         "task_id": clean(task_body["id"]),
         "prompt": clean("\n".join(map(text_of, opening))),
         "answer": answer_text(task_body["answer"]),
@@ -129,7 +129,7 @@ def conversation(turns: Iterable[Mapping[str, Any]], opening: Iterable[Mapping[s
 
 def token_columns(task_body: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     first = (body.get("turns") or [{}])[0]
-    own = [token for _, ids in first.get("segments", first.get("given", ())) for token in ids]
+    own = [token for _, ids in first.get("segments", ()) for token in ids]
     return {
         "prompt_ids": first.get("prompt_ids") or own or task_body["prompt_ids"],
         "token_ids": body["token_ids"],

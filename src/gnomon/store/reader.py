@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gnomon.errors import RunError
-from gnomon.metrics import current
 from gnomon.notebook import Card
 from gnomon.store.attempts import Attempt, attempts, fault_of, rows_of
 from gnomon.store.codec import GREEDY, decode
@@ -108,7 +107,7 @@ class RunReader:
     def complete(self) -> bool:
         """Whether the run has finished and its last record exists."""
         end = self.end
-        return self.status is RunStatus.FINISHED and (not end or self.head(end["records"]) == end["head"])
+        return self.status is RunStatus.FINISHED and bool(end) and self.head(end["records"]) == end["head"]
 
     @property
     def fingerprint(self) -> str:
@@ -167,8 +166,8 @@ class RunReader:
         return [record for kind in ("baseline", "evaluation") for record in self.records(of_set(kind, name))]
 
     def metrics(self) -> list[Mapping[str, Any]]:
-        """Bodies of the `step` records, in order, with current metric names."""
-        return [renamed(record.body) for record in self.records("step")]
+        """Bodies of the `step` records, in order."""
+        return [record.body for record in self.records("step")]
 
     def records(
         self,
@@ -399,8 +398,3 @@ class RunReader:
     def _query(self, query: str, *values: Any) -> list[Any]:
         with faults(self.folder):
             return self._db.execute(query, values).fetchall()
-
-
-def renamed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The body of a step's record with current metric names."""
-    return {**body, "metrics": current(body["metrics"])} if "metrics" in body else body

@@ -18,7 +18,7 @@ from gnomon.comparison.gain_card import card_of, row_name, sentences, title
 from gnomon.config import leaves
 from gnomon.config.sections import DEFAULTS
 from gnomon.extensions import panels
-from gnomon.metrics import current, meaning
+from gnomon.metrics import meaning
 from gnomon.monitoring import failures
 from gnomon.reading.folders import pass_at_1
 from gnomon.reading.reasons import verdict_reason
@@ -187,7 +187,7 @@ def kind_of_group(records: Sequence[Record]) -> str:
 
 def numbers(end: Mapping[str, Any]) -> list[tuple[str, float | None]]:
     """The main numbers of a step or an evaluation, of those that its last record has."""
-    values = current(end["metrics"]) if "metrics" in end else end
+    values = end.get("metrics", end)
     return [(label, values[name]) for label, name in SHOWN.items() if name in values]
 
 

@@ -46,7 +46,7 @@ def columns(records: Sequence[Record], base: Record, task_body: Mapping[str, Any
         {
             "sample": record.sample,
             "is_base": record is base,
-            "player": record.body.get("player", record.body.get("seat", 0)),
+            "player": record.body.get("player", 0),
             "advantage": record.body.get("advantage"),
             "why": verdict_reason(record.body, task_body),
             **{name: record.body[name] for name in ("reward", "status", "tokens", "finish")},

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from threading import Lock
 
-from gnomon.metrics import current
 from gnomon.store import RunReader
 from gnomon.store.layout import bodies
 
@@ -29,7 +28,7 @@ class History:
                 self._records, self._steps = 0, []
             rows = list(reader.rows(self._records, "step"))
             for row, body in zip(rows, bodies(rows), strict=True):
-                self._steps.append((row[2] or 0, current(body["metrics"])))
+                self._steps.append((row[2] or 0, body["metrics"]))
                 self._records = row[0] + 1
             self._head = reader.head(self._records) or ""
             return list(self._steps)

@@ -245,7 +245,7 @@ def glance(record: Record, task_seq: int) -> tuple[Any, ...]:
     """A row of `rollouts`."""
     body = record.body
     values = (body.get("reward"), body.get("status"), body.get("finish"), body.get("tokens"), body.get("advantage"))
-    player = body.get("player", body.get("seat", 0))  # As earlier versions wrote it.
+    player = body.get("player", 0)
     identity = (record.step, record.task, record.sample)
     return (record.seq, task_seq, split_of(record.kind), *identity, player, *map(storable, values))
 
