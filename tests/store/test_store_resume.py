@@ -381,7 +381,7 @@ def test_a_lost_end_is_found(make, finished):
         "all checkpoints",
         "the last",
         "the first",
-        "inventory",
+        "the end",
     )
     for what in ends:
         folder = make(what)
