@@ -95,7 +95,7 @@ def train(
     """
     require_outside()
     values, passed = separated(settings, observers)
-    config, env = configured(what, values, reward, reward_range)
+    config, env = configure(what, values, reward, reward_range)
     folder = (
         next_folder(type(env).__name__ if env else config.env.type) if run is None else Path(os.path.expanduser(run))
     )
@@ -190,7 +190,7 @@ def evaluate(
         raise one_mistake("E027", f"the policy is given twice: as the first argument and as policy={own!r}", fix=fix)
     policy_source = measured([Source({"policy": {"path": str(policy)}}, {})])[-1]
     table = {**own, "path": policy_source.values["policy"]["path"]}
-    config, env = configured(what, {**settings, "policy": table}, reward, reward_range)
+    config, env = configure(what, {**settings, "policy": table}, reward, reward_range)
     from gnomon.run.display import Display, Silent
     from gnomon.run.session import measure
 
@@ -226,16 +226,6 @@ def configure(
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[RunConfig, Env | None]:
     """The configuration of a call, and the environment if it is an object."""
-    return configured(what, settings, reward, reward_range)
-
-
-def configured(
-    what: Any,
-    settings: Mapping[str, Any],
-    reward: Callable[..., Any] | None,
-    reward_range: tuple[float, float],
-) -> tuple[RunConfig, Env | None]:
-    """As `configure`, with fixes as on the command line."""
     supplied: dict[str, Any] = dict(settings)
     table = supplied.pop("env", {})
     if what is None:

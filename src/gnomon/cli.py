@@ -716,14 +716,13 @@ def objective(
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Options of the objective: gamma=0.9.")
     ] = None,
-    every: Annotated[bool, typer.Option("--list", help="List all objectives: name, target, source.")] = False,
     group: Annotated[
         int | None, typer.Option(min=1, help="Rollouts per task; default: 4 or the objective's minimum.")
     ] = None,
     compare: Annotated[str | None, typer.Option(metavar="OTHER", help="Show another objective beside it.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Describe an objective: its target, weight of hard prompts, effect on length, edge cases."""
+    """Describe an objective: its target, weight of hard prompts, effect on length, edge cases; or list all."""
     from gnomon.config import unknown_objective
 
     name = name and name.removeprefix("objective=")
@@ -735,7 +734,7 @@ def objective(
     from gnomon.theory.card_text import columns
     from gnomon.theory.comparison import comparison
 
-    if every or name is None:
+    if name is None:
         rows = [build() for _, build in sorted(TABLE.items())]
         facts = [{"name": row.name, "expected_gradient": row.expected_gradient, "source": row.source} for row in rows]
         lines = columns([list(fact.values()) for fact in facts])

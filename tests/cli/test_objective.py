@@ -15,10 +15,10 @@ from gnomon.theory import GRID
 
 
 def test_the_list_has_every_objective_once():
-    facts = json.loads(command("objective", "--list", "--json").stdout)
+    facts = json.loads(command("objective", "--json").stdout)
     assert [fact["name"] for fact in facts] == sorted(TABLE)
     assert all(fact["expected_gradient"] and fact["source"] for fact in facts)
-    lines = command("objective", "--list").stdout.splitlines()
+    lines = command("objective").stdout.splitlines()
     assert [line.split()[0] for line in lines] == sorted(TABLE)
     bare = [unicodedata.normalize("NFD", line).replace("\u0304", "") for line in lines]
     starts = {line.rindex(fact["source"]) for line, fact in zip(bare, facts, strict=True)}

@@ -53,7 +53,7 @@ def test_an_evaluation_shows_how_far_it_is():
     "words",
     [
         ("show", "RUN"), ("show", "RUN", "1"), ("show", "RUN", "1", "--brief"), ("rank", "RUN"), ("alarms", "RUN"),
-        ("env", "list"), ("objective", "--list"), ("explain", "players"), ("check", "countdown"),
+        ("env", "list"), ("objective",), ("explain", "players"), ("check", "countdown"),
         ("audit", "char_count", "--tasks", "4"),
     ],
     ids=" ".join,

@@ -46,7 +46,7 @@ def test_steps_of_a_run_are_read_without_failed_verdicts(tmp_path: Path) -> None
     ]
     with RunReader(write(tmp_path / "r", {"type": "arithmetic"}, steps)) as reader:
         first, second = reward_bits(reader)
-        assert (first.bits, first.episodes, first.tokens) == (1.0, 4, 4) and first.per_thousand_tokens == 1000
+        assert (first.bits, first.episodes, first.tokens) == (1.0, 4, 4)
         assert (second.bits, second.episodes, second.bias) == (0.0, 3, 0.0)
         assert first.bias == pytest.approx(1 / (8 * math.log(2)))
         assert bits()(reader) == 0.5 and bits(1)(reader) == 0.0

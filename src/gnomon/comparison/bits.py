@@ -27,10 +27,6 @@ class StepBits:
     bias: float
     """By how much `bits` is below the entropy of the distribution that the rewards were drawn from; an estimate."""
 
-    @property
-    def per_thousand_tokens(self) -> float:
-        return 1000 * self.episodes * self.bits / max(1, self.tokens)
-
 
 def reward_bits(reader: RunReader) -> list[StepBits]:
     """The entropy of the rewards of every step. Verdicts that failed count for nothing."""

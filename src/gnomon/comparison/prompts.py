@@ -59,10 +59,9 @@ class Prompts:
         return {"wordings": rows, "spread": self.spread, "chance": self.chance}
 
 
-def wordings(templates: Sequence[str] = (), *, hints: bool = True) -> list[Options]:
-    """The prompts as they are, without their answer format, and in each template. Args: hints: leave the second out."""
-    bare: list[Options] = [{"hint": False}] if hints else []
-    return [{}, *bare, *({"template": template} for template in templates or TEMPLATES)]
+def wordings(templates: Sequence[str] = ()) -> list[Options]:
+    """The prompts as they are, without their answer format, and in each template."""
+    return [{}, {"hint": False}, *({"template": template} for template in templates or TEMPLATES)]
 
 
 def prompts(config: RunConfig, wordings: Sequence[Options], progress: Any = None) -> Prompts:

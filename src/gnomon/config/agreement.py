@@ -316,7 +316,7 @@ def served(config: RunConfig) -> Iterator[ConfigError]:
             "a learner on a server cannot use an objective that was passed as an object",
             where="learner",
             why="objectives are sent to the server by name",
-            fix="learner=local, or use an objective of gnomon objective --list",
+            fix="learner=local, or an objective that gnomon objective lists",
         )
 
 

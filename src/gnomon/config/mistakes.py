@@ -127,7 +127,7 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
             "E013", f"there is no objective {name!r}", where=where, why=reason, fix=f"objective={instead}"
         )
     near = meant_objective(name)
-    why = f"did you mean {near}?" if near else "gnomon objective --list prints the names"
+    why = f"did you mean {near}?" if near else "gnomon objective prints the names"
     return ConfigError("E013", f"unknown objective {name!r}", where=where, why=why, fix=f"objective={near or 'grpo'}")
 
 

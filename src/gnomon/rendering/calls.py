@@ -48,22 +48,20 @@ def malformed(text: str, problem: str, name: str = "") -> ToolCall:
     return ToolCall(name=name, arguments=text, parsing=Parsing.MALFORMED, problem=problem)
 
 
-def arguments_of(call: ToolCall, *, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
+def arguments_of(call: ToolCall) -> dict[str, Any]:
     """The arguments of a call as values.
 
-    Args:
-        max_chars: largest length of the text.
-        max_depth: largest nesting depth of its brackets.
-    Raises: Unreadable if the text is not a JSON object within the limits, repeats a key or has a non-finite number.
+    Raises: Unreadable if the text is not a JSON object, is longer than `MAX_CHARS` or nested deeper than `MAX_DEPTH`,
+        repeats a key or has a non-finite number.
     """
-    value = _read(call.arguments, max_chars, max_depth)
+    value = _read(call.arguments)
     if not isinstance(value, dict):
         raise Unreadable("the arguments are not a JSON object")
     return value
 
 
-def _read(text: str, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
-    _guard(text, max_chars, max_depth)
+def _read(text: str) -> Any:
+    _guard(text)
     try:
         return DECODER.decode(text)
     except Unreadable:
@@ -72,10 +70,10 @@ def _read(text: str, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> 
         raise Unreadable(f"the call is not JSON ({_reason(error)})") from None
 
 
-def _guard(text: str, max_chars: int, max_depth: int) -> None:
+def _guard(text: str) -> None:
     """Check length and depth before the recursive decoder reads the text."""
-    if len(text) > max_chars:
-        raise Unreadable(f"the call is longer than {max_chars} characters")
+    if len(text) > MAX_CHARS:
+        raise Unreadable(f"the call is longer than {MAX_CHARS} characters")
     depth, quoted, escaped = 0, False, False
     for sign in text:
         if quoted:
@@ -84,8 +82,8 @@ def _guard(text: str, max_chars: int, max_depth: int) -> None:
             quoted = True
         elif sign in "[{":
             depth += 1
-            if depth > max_depth:
-                raise Unreadable(f"the call is nested deeper than {max_depth} brackets")
+            if depth > MAX_DEPTH:
+                raise Unreadable(f"the call is nested deeper than {MAX_DEPTH} brackets")
         elif sign in "]}":
             depth -= 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segment, Segments, Tool, ToolCall
@@ -41,7 +40,6 @@ class Harmony:
     """`<|start|>role<|channel|>channel<|message|> … <|end|>`.
 
     Args:
-        effort: reasoning effort in the system message.
         date: date in the system message; empty for none.
         history: what happens to earlier reasoning when a user message follows a final answer.
     Source: the openai-harmony package 0.0.8. The tests compare token ids with it.
@@ -51,7 +49,6 @@ class Harmony:
         self,
         tokenizer: Tokenizer,
         *,
-        effort: Literal["low", "medium", "high"] = "medium",
         date: str = "",
         history: History = History.FORK,
     ) -> None:
@@ -61,7 +58,7 @@ class Harmony:
         )
         self._stop = tokenizer.eos | {self._return, self._call}
         self._ends = self._stop | {self._end}
-        self.effort, self.date, self.history = effort, date, History(history)
+        self.date, self.history = date, History(history)
 
     @property
     def stop(self) -> frozenset[int]:
@@ -73,7 +70,7 @@ class Harmony:
         pieces = [
             template(
                 "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n"
-                f"Knowledge cutoff: 2024-06\n{date}\nReasoning: {self.effort}\n\n"
+                f"Knowledge cutoff: 2024-06\n{date}\nReasoning: medium\n\n"
                 f"# Valid channels: {', '.join(CHANNELS)}. Channel must be included for every message.{called}<|end|>"
             )
         ]

@@ -17,16 +17,15 @@ from typing import Any, Protocol
 from safetensors.torch import load_file, save_file
 
 from gnomon.engines.threaded import LoopThread, Thread
-from gnomon.keys import Key
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.rollout.actor import Actor
+from gnomon.rollout.order import Planned
 from gnomon.stats import Max, Mean, Stats, merge
-from gnomon.types import Group, Task
+from gnomon.types import Group
 
 __all__ = ["Ahead", "Batches", "InTurn", "Order"]
 
-Order = Callable[[int], tuple[Sequence[tuple[int, Task]], Key]]
-"""Returns the tasks of a batch, each with its index in the split, and the key of the batch's draws."""
+Order = Callable[[int], Planned]
 
 OPEN = "ahead.json"
 """File of a checkpoint: with which weights the unfinished batches are sampled."""

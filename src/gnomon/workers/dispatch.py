@@ -305,7 +305,7 @@ class Dispatcher:
         except BlockingIOError:
             pass
         except OSError:
-            self._died(running, self._unreceived(len(running.call)))
+            self._died(running, unreceived(len(running.call), self._limits.memory))
             return
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if running.unsent else 0)
         if self._selector.get_key(channel).events != events:
@@ -335,7 +335,7 @@ class Dispatcher:
         received += piece
         size = int.from_bytes(received[:HEAD], "little") if len(received) >= HEAD else 0
         if not piece:
-            why = self._unreceived(len(running.call)) if running.unsent else ""
+            why = unreceived(len(running.call), self._limits.memory) if running.unsent else ""
             self._died(running, why)
         elif size > self._limits.output + 1024:
             self._over(running, Exceeded("output"), drop=True)
@@ -346,7 +346,7 @@ class Dispatcher:
         try:
             kind, *rest = self._opened(answer)
             if kind == "too large":
-                self._died(running, self._unreceived(int(rest[0])))
+                self._died(running, unreceived(int(rest[0]), self._limits.memory))
                 return
             outcome = OUTCOMES[kind](*rest)
         except Exception as error:  # Only a worker that is no longer ours, or a value that does not travel, does this.
@@ -412,9 +412,10 @@ class Dispatcher:
         for job in self._bound.pop(worker):
             fail(job, Lost())
 
-    def _unreceived(self, size: int) -> str:
-        memory = self._limits.memory
-        return f"it could not receive the job, which has {size:,} bytes; it may use {memory:,} bytes of memory"
+
+def unreceived(size: int, memory: int) -> str:
+    """Why a worker died of a job. Args: size: of the job, in bytes; memory: limit of the worker, in bytes."""
+    return f"it could not receive the job, which has {size:,} bytes; it may use {memory:,} bytes of memory"
 
 
 def fail(job: Job, error: BaseException) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Self
 from gnomon.repeats import Repeats
 from gnomon.sandbox.probe import capabilities
 from gnomon.types import Part, Verdict
-from gnomon.workers.dispatch import Affinity, Dispatcher, Job, Limits
+from gnomon.workers.dispatch import Affinity, Dispatcher, Job, Limits, unreceived
 from gnomon.workers.fork_server import ForkServer
 from gnomon.workers.outcomes import Died, Outcome, Raised
 from gnomon.workers.serialise import packed
@@ -157,8 +157,7 @@ class Pool:
             return job
         size = max(map(len, job.calls))
         if size >= self.memory:
-            why = f"it could not receive the job, which has {size:,} bytes; it may use {self.memory:,} bytes of memory"
-            job.future.set_result([Died(1, why)])
+            job.future.set_result([Died(1, unreceived(size, self.memory))])
         return job
 
     def close(self) -> None:
