@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import torch
@@ -26,7 +27,8 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(("qk_rope_head_dim", "rotary_dim", "mamba_n_heads"), 4),
     "num_key_value_heads": 2, "num_experts_per_tok": 2, "moe_k": 2, "encoder_layers": 1, "decoder_ffn_dim": 48,
     "attention_types": [[["global", "local"], 1]], "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0,
-    "initializer_range": 0.12, "is_decoder": True,
+    "initializer_range": 0.12, "is_decoder": True, "attn_layer_period": 2, "attn_layer_offset": 1,
+    "attn_layer_indices": [1], "full_attn_idxs": [1], "block_types": ["recurrent", "attention"],
     "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
 }  # fmt: skip
 VARIANTS: tuple[dict[str, Any], ...] = (
@@ -88,10 +90,10 @@ def configurations(name: str) -> Iterator[Any]:
         usual = AutoConfig.for_model(name)
     except Exception:  # The usual sizes of some families contradict each other.
         return
-    for variant in VARIANTS:
+    for variant, every in product(VARIANTS, (True, False)):
         try:
-            inside = {key: sizes(part, variant) for key, part in parts(usual).items()}
-            yield AutoConfig.for_model(name, **sizes(usual, variant), **inside)
+            inside = {key: sizes(part, variant, every) for key, part in parts(usual).items()}
+            yield AutoConfig.for_model(name, **sizes(usual, variant, every), **inside)
         except Exception:  # As above.
             continue
 
@@ -102,7 +104,10 @@ def parts(config: Any) -> dict[str, Any]:
     return {key: part for key, part in found.items() if part is not None and hasattr(part, "model_type")}
 
 
-def sizes(config: Any, variant: dict[str, Any]) -> dict[str, Any]:
-    """The small sizes that a configuration has names for."""
-    wanted = {key: value for key, value in (SMALL | variant).items() if value is not ...}
+def sizes(config: Any, variant: dict[str, Any], every: bool) -> dict[str, Any]:
+    """The small sizes that a configuration has names for. Args: every: with a layer of every kind that it has."""
+    kinds = list(dict.fromkeys(getattr(config, "layer_types", None) or ())) if every else []
+    kinds += ["full_attention"] if kinds == ["linear_attention"] else []
+    layers = {"layer_types": kinds, "num_hidden_layers": len(kinds)} if len(kinds) > 1 else {}
+    wanted = {key: value for key, value in (SMALL | layers | variant).items() if value is not ...}
     return {key: value for key, value in wanted.items() if hasattr(config, key)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GptOssConfig, MambaConfig, OpenAIGPTConfig, PreTrainedConfig
+from transformers import AutoModelForCausalLM, MambaConfig, OpenAIGPTConfig, PreTrainedConfig, Qwen3_5TextConfig
 
 import gnomon
 from gnomon.engines import sample_all
@@ -33,7 +33,15 @@ from models.test_families import RUN, SIZES, model_of
 PROMPTS = [text(1, 5), text(2, 30)]
 ROWS = [(0, text(3, 9)), (1, text(4, 40)), (0, text(3, 9)[:4] + text(5, 20)), (1, text(6, 1))]
 CACHES: dict[Caching, PreTrainedConfig] = {
-    Caching.PADDED: GptOssConfig(**SIZES, head_dim=8, num_local_experts=4, num_experts_per_tok=2),
+    Caching.PADDED: Qwen3_5TextConfig(
+        **SIZES,
+        head_dim=8,
+        layer_types=["linear_attention", "full_attention"],
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+    ),
     Caching.EQUAL: MambaConfig(**{**SIZES, "state_size": 8}),
     Caching.NONE: OpenAIGPTConfig(vocab_size=102, n_embd=32, n_layer=2, n_head=4, n_positions=512),
 }
@@ -69,6 +77,13 @@ def requests(count: int) -> list[Request]:
 
 def completions(engine: Embedded, some: list[Request]) -> list[Completion]:
     return asyncio.run(sample_all(engine, some))
+
+
+def test_a_model_with_convolutions_between_its_attentions_is_not_packed(tmp_path: Path) -> None:
+    small("lfm2").save_pretrained(tmp_path)
+    tokenizer().save(str(tmp_path / "tokenizer.json"))
+    policy = Policy.load(tmp_path)
+    assert not policy.packs and caching_of(policy) is Caching.PADDED
 
 
 @pytest.mark.parametrize("caching", Caching)
