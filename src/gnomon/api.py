@@ -20,7 +20,7 @@ from gnomon.run.extension import extension
 from gnomon.run.find import check_env_config, check_policy_config
 from gnomon.run.modules import require_outside
 from gnomon.run.objects import spec_of
-from gnomon.run.subject import measured
+from gnomon.run.subject import with_checkpoints
 from gnomon.store import Observer, require_free
 from gnomon.store import RunReader as StoredRun
 
@@ -188,7 +188,7 @@ def evaluate(
     if not isinstance(own, Mapping):
         fix = f"gnomon.evaluate({str(policy)!r}, {what!r}), without policy="
         raise one_mistake("E027", f"the policy is given twice: as the first argument and as policy={own!r}", fix=fix)
-    policy_source = measured([Source({"policy": {"path": str(policy)}}, {})])[-1]
+    policy_source = with_checkpoints([Source({"policy": {"path": str(policy)}}, {})])[-1]
     table = {**own, "path": policy_source.values["policy"]["path"]}
     config, env = configure(what, {**settings, "policy": table}, reward, reward_range)
     from gnomon.run.display import Display, Silent

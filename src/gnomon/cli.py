@@ -176,9 +176,9 @@ def evaluate(
         return evaluate_suite([what] if what in SUITE else list(SUITE), settings or (), pins, as_json)
     from gnomon.config import resolve
     from gnomon.run.find import check_env_config, check_policy_config
-    from gnomon.run.subject import layers, measured
+    from gnomon.run.subject import layers, with_checkpoints
 
-    config, _ = resolve(measured(layers(what, settings)), [check_env_config, check_policy_config])
+    config, _ = resolve(with_checkpoints(layers(what, settings)), [check_env_config, check_policy_config])
     from gnomon.run.display import Display, Silent, evaluation_text, loading
 
     doing = f"{config.eval.tasks} held-out tasks of {config.env.type}"
@@ -208,10 +208,10 @@ def mismatch(
     """Compare log-probabilities of sampler and learner, by dtype and engine: gnomon mismatch tiny"""
     from gnomon.config import Source, overrides, resolve
     from gnomon.run.find import check_env_config, check_policy_config
-    from gnomon.run.subject import measured
+    from gnomon.run.subject import with_checkpoints
 
     supplied = Source({"policy": policy.removeprefix("policy=")}, {"policy": f"the command line: {policy}"})
-    sources = measured([supplied, overrides(list(settings or []), 2)])
+    sources = with_checkpoints([supplied, overrides(list(settings or []), 2)])
     config, _ = resolve(sources, [check_env_config, check_policy_config])
     from gnomon.run.mismatch import lines, lines_text
 
@@ -488,19 +488,19 @@ def audit(
     from gnomon.audit.text import report_text
     from gnomon.audit.text import sarif as as_sarif
     from gnomon.config import overrides, resolve
-    from gnomon.run.find import check_env_config, check_policy_config, judge
+    from gnomon.run.find import check_env_config, check_policy_config, make_judge
     from gnomon.run.subject import env_of, name_of
     from gnomon.run.trial import limits_of
 
     words = [word for word in settings or [] if word.startswith("workers.")]
     settings = [word for word in settings or [] if word not in words]
     own = [f"policy={policy}", f"seed={seed}", *words]
-    config = configured(target, settings, own, [check_env_config, check_policy_config]) if policy else None
+    config = config_of(target, settings, own, [check_env_config, check_policy_config]) if policy else None
     limits = limits_of(resolve([overrides(words, 2)])[0].workers) if words else LIMITS
     supplied = () if tasks.isdigit() else read_tasks(Path(tasks))
     count = int(tasks) if tasks.isdigit() else len(supplied)
     kind, options = env_of(target)
-    env = judge(kind, options | options_of(settings))
+    env = make_judge(kind, options | options_of(settings))
     report = examine(
         subject_of(env, supplied, count=count, name=name_of(target), source=name_of(target), limits=limits),
         seed=seed, max_tokens=max_tokens,
@@ -612,9 +612,9 @@ def env_prompt(
     from gnomon.config import resolve
     from gnomon.run.find import check_env_config, check_policy_config
     from gnomon.run.prompt_tokens import prompt_text, prompt_tokens
-    from gnomon.run.subject import layers, measured
+    from gnomon.run.subject import layers, with_checkpoints
 
-    config, _ = resolve(measured(layers(what, settings)), [check_env_config, check_policy_config])
+    config, _ = resolve(with_checkpoints(layers(what, settings)), [check_env_config, check_policy_config])
     try:
         prompt = prompt_tokens(config, "test" if held_out else "train", index)
     except IndexError as error:
@@ -778,9 +778,9 @@ def explain(
     word: Annotated[str, typer.Argument(metavar="SETTING|METRIC|CODE", help="optim.lr, logp_mismatch, E031 …")],
 ) -> None:
     """Explain a setting, a metric or an error code: gnomon explain optim.lr"""
-    from gnomon.reference import explain as explained
+    from gnomon.reference import explain as explanation
 
-    say(explained(word))
+    say(explanation(word))
 
 
 @model_app.command("gemma")
@@ -887,16 +887,16 @@ def chosen_env(what: str, settings: list[str] | None) -> Any:
     """The environment with its options; `key=value` are those of its own."""
     from gnomon.run.find import check_env_config, make_env
 
-    return make_env(configured(what, settings, [], [check_env_config]).env)
+    return make_env(config_of(what, settings, [], [check_env_config]).env)
 
 
-def configured(what: str, settings: list[str] | None, more: list[str], checks: list[Any]) -> Any:
+def config_of(what: str, settings: list[str] | None, more: list[str], checks: list[Any]) -> Any:
     """The configuration of a run. Args: settings: options of its environment; more: other settings."""
     from gnomon.config import resolve
-    from gnomon.run.subject import layers, measured
+    from gnomon.run.subject import layers, with_checkpoints
 
     words = [word if word.startswith("env.") else f"env.{word}" for word in settings or []]
-    return resolve(measured(layers(what, [*words, *more])), checks)[0]
+    return resolve(with_checkpoints(layers(what, [*words, *more])), checks)[0]
 
 
 for add in extensions("gnomon.commands").values():

@@ -296,8 +296,8 @@ def test_a_right_reply_is_framed_whole():
 
 
 def test_a_list_of_functions_in_one_module_is_called_as_documented():
-    from gnomon.run.find import judge
+    from gnomon.run.find import make_judge
 
-    found = judge(f"trl:{tag_accuracy.__module__}:tag_accuracy,think_format", {"weights": [1.0, 0.5], "top": 1.5})
+    found = make_judge(f"trl:{tag_accuracy.__module__}:tag_accuracy,think_format", {"weights": [1.0, 0.5], "top": 1.5})
     task = Task(id="t", messages=(Message(role="user", content="2 + 2?"),), answer="4", info={})
     assert found.verify(task, "<think>x</think>\n<answer>4</answer>").reward == 1.5

@@ -15,7 +15,7 @@ from gnomon.comparison.transfer import transfer
 from gnomon.config import resolve
 from gnomon.errors import ConfigErrors
 from gnomon.run.find import check_policy_config
-from gnomon.run.subject import layers, measured
+from gnomon.run.subject import layers, with_checkpoints
 
 SMALL: dict[str, Any] = {
     "steps": 1, "prompts": 4, "group": 2, "max_tokens": 8, "quiet": True, "workers": {"count": 1},
@@ -50,7 +50,7 @@ def test_a_command_that_measures_takes_a_run(runs: Path, words: str, name: str) 
 @pytest.mark.parametrize("name", ["{}", "{}:1", "{}/checkpoints/000001"])
 def test_the_policy_is_that_of_the_checkpoint(runs: Path, run: str, name: str) -> None:
     words = [f"policy={name.format(runs / run)}"]
-    config, _ = resolve(measured(layers("char_count", words)), [check_policy_config])
+    config, _ = resolve(with_checkpoints(layers("char_count", words)), [check_policy_config])
     model = gnomon.loop.Policy.load(Path(config.policy.path))
     folder = runs / f"{run}-{len(name)}"
     gnomon.RunReader(runs / run).export(folder, step=1, merged=run == "adapter")

@@ -16,7 +16,7 @@ from gnomon.errors import ConfigError, ResourceError, VerifierError
 from gnomon.integrations.environments import Gem, Gym, ReasoningGym, TextArena, VerifiersEnv, adapter
 from gnomon.integrations.environments.hosting import HOSTS
 from gnomon.keys import Key
-from gnomon.run.find import judge, make_env
+from gnomon.run.find import make_env, make_judge
 from gnomon.types import Status
 from workers.plays import last_steps
 
@@ -306,7 +306,7 @@ def test_names_of_other_libraries_stand_where_an_environment_is_named(tmp_path):
 
     env = make_env(EnvConfig(type="gym:texts:Guess", turns=7, options={"largest": 5}))
     assert isinstance(env, Gym) and env.name == "texts:Guess" and env.turns == 7 and env.options == {"largest": 5}
-    assert judge("gym:texts:Guess", {"turns": 2}).turns == 2
+    assert make_judge("gym:texts:Guess", {"turns": 2}).turns == 2
     spec = spec_of(env)
     kind = spec.pop("type")
     assert env_class(kind)(**spec) == env

@@ -21,7 +21,6 @@ from gnomon.extensions import Panel
 from gnomon.keys import Key
 from gnomon.models.precision import Precision
 from gnomon.rendering import choose
-from gnomon.rollout.match import Deal, Match
 from gnomon.rollout.runner import Limits, LocalRunner
 from gnomon.run.find import make_env
 from gnomon.run.loops import finished
@@ -31,6 +30,7 @@ from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
+from gnomon_lab.match import Deal, Match
 from gnomon_lab.rating import fit, intervals, p_value
 
 __all__ = ["Arena", "Meeting", "Standing", "arena", "arena_text", "contests", "keep", "panel"]

@@ -21,12 +21,12 @@ from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
-from gnomon.rollout.match import Match
 from gnomon.rollout.runner import LocalRunner
 from gnomon.run.saved import saved_policy
 from gnomon.store import RunReader
 from gnomon.types import Request, Sampling
 from gnomon_lab.arena import contests
+from gnomon_lab.match import Match
 from gnomon_lab.rating import SCALE, fit, intervals, p_value
 from gnomon_lab.strategy import REPLIES, prompts, read
 from rollout.test_players import SAMPLING, SMALL, TOKENIZER, player

@@ -50,10 +50,10 @@ def none(incomplete: str) -> list[str]:
 
 def run_folders(incomplete: str) -> list[str]:
     """Folders below the path that was begun; a run folder without a slash after it."""
-    return [path.rstrip("/") if is_run(path) else path for path in paths(incomplete) if path.endswith("/")]
+    return [path.rstrip("/") if has_journal(path) else path for path in paths(incomplete) if path.endswith("/")]
 
 
-def is_run(path: str) -> bool:
+def has_journal(path: str) -> bool:
     return (Path(path) / "journal.db").is_file()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gnomon.config import RunConfig
     from gnomon.run.suite import Result
 
-__all__ = ["check_weights", "configured", "conform", "doctor", "evaluate_suite", "plan"]
+__all__ = ["check_weights", "config_or_run", "conform", "doctor", "evaluate_suite", "plan"]
 
 
 def doctor(
@@ -35,7 +35,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Find out what is wrong with a run, a recipe, or this machine. Exit code 1: something is."""
-    if what is not None and is_run(what):
+    if what is not None and names_run(what):
         from gnomon.doctor.run import examine
         from gnomon.doctor.text import diagnosis_text
         from gnomon.store import RunReader
@@ -122,7 +122,7 @@ def conform(
     sys.exit(1 if any(cell.grade is Grade.FAIL for cell in cells) else 0)
 
 
-def is_run(word: str) -> bool:
+def names_run(word: str) -> bool:
     """Whether a word names a run folder, there or not: a path, and not that of a recipe, of rows or `file.py:Class`."""
     from gnomon.envs.rows import is_file
 
@@ -149,7 +149,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Estimate memory, time and cost of a run before it starts: gnomon plan countdown --device l4"""
-    config, run = configured(what, settings)
+    config, run = config_or_run(what, settings)
     from gnomon.plans.command import compared, plan_of, report
 
     forecast = plan_of(config, device, prompt, reply, run)
@@ -160,12 +160,12 @@ def plan(
     say(report(forecast, price, past))
 
 
-def configured(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:
+def config_or_run(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:
     """The settings of a recipe, an environment or a run, and the folder if it is a run."""
     from gnomon.config import overrides, recorded, resolve
     from gnomon.run.subject import layers
 
-    if not is_run(what):
+    if not names_run(what):
         return resolve(layers(what, settings))[0], None
     run = Path(what)
     return resolve([recorded(run / "recipe.toml"), overrides(list(settings or []), 2)])[0], run

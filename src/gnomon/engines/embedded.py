@@ -46,7 +46,7 @@ Batch = Decoder | Lanes | Cohorts
 
 
 class Embedded:
-    """Samples with a policy of its own. `tier` is exact until a measurement (`run/makers/engine.py`) says otherwise.
+    """Samples with a policy of its own. `tier` is exact until `compare_with_learner` says otherwise, before a run.
 
     Requests that wait are gathered between two tokens and join the batch that is running; the event loop goes on there
     too. A completion depends on its request and on the weights alone, whatever arrives when.

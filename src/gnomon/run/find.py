@@ -26,7 +26,7 @@ from gnomon.run.objects import OBJECT, by_object
 from gnomon.run.teacher import reference_folder
 from gnomon.verifiers import Slot
 
-__all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env"]
+__all__ = ["check_env_config", "check_policy_config", "env_class", "make_env", "make_judge"]
 
 
 def env_class(name: str, where: str = "env") -> type[Any]:
@@ -251,7 +251,7 @@ def named_option(name: str) -> dict[str, Any]:
     return dict(pair[1]) if pair else {}
 
 
-def judge(name: str, options: Mapping[str, Any]) -> Any:
+def make_judge(name: str, options: Mapping[str, Any]) -> Any:
     """An environment or a verifier by its name, with its options; `trl:…` and the like are foreign reward functions.
 
     Raises: ConfigError E123 when it cannot be made.

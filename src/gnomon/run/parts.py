@@ -27,6 +27,7 @@ from gnomon.rollout.order import TaskOrder
 from gnomon.run.display import Phase, no_phase
 from gnomon.run.find import make_env
 from gnomon.run.makers import (
+    compare_with_learner,
     make_actor,
     make_batches,
     make_credit,
@@ -38,7 +39,6 @@ from gnomon.run.makers import (
     make_schedule,
     make_tasks,
     make_workers,
-    measured,
 )
 from gnomon.run.makers.cluster import make_cluster_learner, make_fleet
 from gnomon.run.makers.engine import alternating, share_base
@@ -204,7 +204,7 @@ def sampler(
     """The engine, and the largest difference in log-probability between it and the learner."""
     engine = make_engine(config, learner) if fleet is None else RemoteEngine(fleet)
     try:
-        return engine, measured(engine, alternating(learner, engine), renderer, env, config)
+        return engine, compare_with_learner(engine, alternating(learner, engine), renderer, env, config)
     except BaseException:
         engine.close()
         raise

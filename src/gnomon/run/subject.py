@@ -12,7 +12,7 @@ from gnomon.config.sources import whole_key
 from gnomon.envs.rows import is_file
 from gnomon.errors import ConfigError, ConfigErrors
 
-__all__ = ["env_of", "is_run", "layers", "measured", "name_of", "split_step", "subject"]
+__all__ = ["env_of", "is_run", "layers", "name_of", "split_step", "subject", "with_checkpoints"]
 
 SETTING = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 NAMED = ("env", "env.type")
@@ -44,7 +44,7 @@ def two_environments(name: str, other: str, where: str) -> ConfigError:
     return ConfigError("E021", f"the environment is given twice: {name!r} and {other!r}", where=where, fix=fix)
 
 
-def measured(sources: Sequence[Source]) -> list[Source]:
+def with_checkpoints(sources: Sequence[Source]) -> list[Source]:
     """The layers, for a command that only measures: the policy may be `RUN` or `RUN:STEP`.
 
     Raises: RunError E185 for a run without such a checkpoint.

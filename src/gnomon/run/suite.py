@@ -15,7 +15,7 @@ from gnomon.envs.rows import content_hash
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.models.facts import facts
 from gnomon.run.find import check_env_config, check_policy_config, make_env
-from gnomon.run.subject import measured
+from gnomon.run.subject import with_checkpoints
 from gnomon.stats import Interval
 
 __all__ = ["SUITE", "Result", "pinned", "suite", "suite_text", "write_pins"]
@@ -91,7 +91,7 @@ def suite(
         result.
     Raises: what is wrong with the settings or the policy; the error of the last set if none was measured.
     """
-    supplied = measured([overrides(list(words), 2)])
+    supplied = with_checkpoints([overrides(list(words), 2)])
     policy, _ = resolve(supplied, [check_policy_config])
     positions = facts(policy.policy.path).positions or policy.rollout.context
     results = []

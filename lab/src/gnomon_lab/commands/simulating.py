@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gnomon.commands.completion import trainable
-from gnomon.commands.examining import configured
+from gnomon.commands.examining import config_or_run
 from gnomon.commands.words import Json, Settings
 from gnomon.errors import ConfigError
 from gnomon.reading.lines import say
@@ -53,7 +53,7 @@ def simulate(
     """Simulate the schedule of a run in virtual time: gnomon simulate countdown rollout.lag=2 --call 2"""
     from math import inf
 
-    config, _ = configured(what, settings)
+    config, _ = config_or_run(what, settings)
     if servers and config.placement.samplers:
         raise ConfigError(
             "E197",

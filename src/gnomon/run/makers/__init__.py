@@ -2,7 +2,7 @@
 
 from gnomon.run.makers.actor import make_actor, make_credit
 from gnomon.run.makers.batches import make_batches
-from gnomon.run.makers.engine import engine_facts, make_engine, make_in_flight, measured
+from gnomon.run.makers.engine import compare_with_learner, engine_facts, make_engine, make_in_flight
 from gnomon.run.makers.learner import make_learner, make_schedule
 from gnomon.run.makers.objective import make_objective
 from gnomon.run.makers.observers import make_observers
@@ -10,6 +10,7 @@ from gnomon.run.makers.order import make_order
 from gnomon.run.makers.workers import make_tasks, make_workers
 
 __all__ = [
+    "compare_with_learner",
     "engine_facts",
     "make_actor",
     "make_batches",
@@ -23,5 +24,4 @@ __all__ = [
     "make_schedule",
     "make_tasks",
     "make_workers",
-    "measured",
 ]

@@ -35,7 +35,10 @@ from gnomon.run.sampled import sampled
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
-__all__ = ["alternating", "engine_facts", "make_engine", "make_in_flight", "measured", "probe_tokens", "share_base"]
+__all__ = [
+    "alternating", "compare_with_learner", "engine_facts", "make_engine", "make_in_flight", "probe_tokens",
+    "share_base",
+]  # fmt: skip
 
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
@@ -180,7 +183,7 @@ def engine_facts(engine: Engine) -> dict[str, Any]:
     return {"engine": dict(engine.versions)} if isinstance(engine, Versioned) and engine.versions else {}
 
 
-def measured(
+def compare_with_learner(
     engine: Embedded | VLLM | TinkerEngine | RemoteEngine,
     learner: Learner,
     renderer: Renderer,
