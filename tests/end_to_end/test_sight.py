@@ -1,13 +1,17 @@
 """A run on tasks with images: its folder has them, its checkpoint sees, and settings that do not see are refused."""
 
+import signal
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 import gnomon
+from commands import command
 from gnomon.errors import ConfigError, ModelError
 from gnomon.images import SHELF
 from gnomon.models.folder import image_token
+from gnomon.store import RunReader
 from gnomon.store.layout import CHECKPOINTS, IMAGES
 from models.seeing import seeing
 
@@ -26,6 +30,28 @@ def test_a_run_keeps_the_images_of_its_prompts_and_its_checkpoint_sees(tmp_path:
     assert all(min(body["prompt_ids"]) < 0 for body in tasks)
     (saved,) = (tmp_path / "run" / CHECKPOINTS).iterdir()
     assert image_token(saved) == image_token(policy)
+
+
+def test_a_trained_tower_reaches_the_sampler_and_a_killed_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random replies are all wrong, so that what moves the weights is a bonus."""
+    policy = seeing(tmp_path / "qwen3_vl", "qwen3_vl")
+    words = [ENV, f"policy={policy}", "policy.vision=trained", "regularize.entropy=1", "optim.lr=0.01", "save.every=1"]
+    words += ["steps=3", "prompts=2", "group=2", "rollout.max_tokens=4", "eval.tasks=2", "optim.warmup=0", "threads=1"]
+    assert command("train", *words, f"run={tmp_path / 'whole'}").returncode == 0
+    monkeypatch.setenv("GNOMON_FAILPOINT", "append:before-commit:3")
+    assert command("train", *words, f"run={tmp_path / 'killed'}").returncode == -signal.SIGKILL
+    monkeypatch.delenv("GNOMON_FAILPOINT")
+    assert command("resume", str(tmp_path / "killed")).returncode == 0
+    with RunReader(tmp_path / "whole") as whole, RunReader(tmp_path / "killed") as killed:
+        assert whole.fingerprint == killed.fingerprint
+        assert all(step["metrics"]["logp_mismatch"] < 1e-4 for step in whole.metrics())
+    files = [max((tmp_path / run / CHECKPOINTS).iterdir()) / "model.safetensors" for run in ("whole", "killed")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    after, before = load_file(files[0]), load_file(policy / "model.safetensors")
+    assert after.keys() == before.keys()
+    assert all((after[name] - before[name]).abs().max() > 1e-3 for name in after if "visual" in name)
 
 
 def test_settings_and_policies_that_do_not_take_images_are_refused(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def seeing(folder: Path, family: str) -> Path:
             "text_config": TEXT
             | {"head_dim": 16, "sliding_window": 64}
             | {"layer_types": ["sliding_attention", "full_attention"]},
-            "vision_config": TOWER,
+            "vision_config": TOWER | {"vision_use_head": False},
             "mm_tokens_per_image": 4,
             "image_token_index": ids("<image_soft_token>"),
             "boi_token_index": ids("<start_of_image>"),

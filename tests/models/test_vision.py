@@ -43,8 +43,14 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return seeing(tmp_path_factory.mktemp(request.param), request.param)
 
 
-def loaded(folder: Path, adapter: Adapter | None = None) -> Policy:
-    return Policy.load(folder, Precision.only(torch.float64), adapter=adapter, whole=Padded)
+def loaded(folder: Path, adapter: Adapter | None = None, *, trains_vision: bool = False) -> Policy:
+    precision = Precision.only(torch.float64)
+    return Policy.load(folder, precision, adapter=adapter, whole=Padded, trains_vision=trains_vision)
+
+
+def is_tower(name: str) -> bool:
+    """Whether a parameter or a layer is one that an image passes through before the language model."""
+    return any(part in name for part in ("vision", "visual", "connector", "projector"))
 
 
 def asked(*images: Image, text: str = "How many <image> here?") -> Message:
@@ -113,8 +119,10 @@ def test_text_of_a_task_cannot_forge_an_image(folder: Path) -> None:
     assert min(ids) >= 0 and marks in tokenizer.spell(ids)
 
 
-def test_log_probabilities_and_gradients_are_those_of_transformers(folder: Path) -> None:
-    policy = loaded(folder)
+@pytest.mark.parametrize("trains_vision", [False, True])
+def test_log_probabilities_and_gradients_are_those_of_transformers(folder: Path, trains_vision: bool) -> None:
+    """Several rows share an image."""
+    policy = loaded(folder, trains_vision=trains_vision)
     assert policy.vision is not None
     whole = prompts(policy)
     logp, _ = packed_logp(policy, whole, ROWS)
@@ -133,15 +141,14 @@ def test_log_probabilities_and_gradients_are_those_of_transformers(folder: Path)
     torch.testing.assert_close(logp, wanted.to(logp), rtol=0, atol=2e-6)  # Log-probabilities are float32 or more.
     assert float((wanted[:3] - wanted[5:8]).detach().abs().max()) > 1e-3, "the image does not matter"
     owned = {name: value.grad for name, value in policy.model.named_parameters() if value.grad is not None}
-    assert found.keys() == owned.keys() and len(policy.vision._features) == 2
+    assert found.keys() == owned.keys() and len(policy.vision._features) == (0 if trains_vision else 2)
     for name, gradient in found.items():
         assert gradient is not None and owned[name] is not None
         largest = float(owned[name].abs().max())  # type: ignore[union-attr]
         torch.testing.assert_close(gradient, owned[name], rtol=0, atol=1e-5 * max(largest, 1e-3))
-    tower = [name for name, value in policy.model.named_parameters() if not value.requires_grad]
-    assert tower and all(
-        part not in name for name in tower for part in ("lm_head", "language_model.layers", "text_model.")
-    )
+    tower = {name for name, value in policy.model.named_parameters() if is_tower(name)}
+    frozen = {name for name, value in policy.model.named_parameters() if not value.requires_grad}
+    assert tower and frozen == (set() if trains_vision else tower) and (found.keys() & tower != set()) == trains_vision
 
 
 def test_decoding_with_images_agrees_with_scoring(folder: Path) -> None:
@@ -165,16 +172,20 @@ def test_a_sampled_token_of_an_image_is_not_an_image(folder: Path) -> None:
 
 
 @pytest.mark.needs("bitsandbytes")  # PEFT is in the same group of packages.
-def test_an_adapter_is_on_the_layers_that_read_text(folder: Path) -> None:
-    policy = loaded(folder, Adapter(rank=2, key=Key(0)))
+@pytest.mark.parametrize("trains_vision", [False, True])
+def test_an_adapter_is_on_the_layers_that_are_trained(folder: Path, trains_vision: bool) -> None:
+    policy = loaded(folder, Adapter(rank=2, key=Key(0)), trains_vision=trains_vision)
     assert policy.adapter is not None
-    assert policy.adapter.layers and not any(
-        part in name for name in policy.adapter.layers for part in ("vision", "visual", "connector", "projector")
-    )
+    assert policy.adapter.layers and any(map(is_tower, policy.adapter.layers)) == trains_vision
+    before = score(policy.unadapted, prompts(policy), ROWS)
     logp, _ = packed_logp(policy, prompts(policy), ROWS)
     logp.sum().backward()  # type: ignore[no-untyped-call]
-    moved = [bool(value.grad.any()) for name, value in policy.state().items() if "lora_B" in name]  # type: ignore[union-attr]
-    assert all(moved)
+    for name, value in policy.state().items():
+        if "lora_B" in name:
+            assert value.grad is not None and value.grad.any(), name
+            value.data.add_(value.grad)
+    assert torch.equal(score(policy.unadapted, prompts(policy), ROWS), before)
+    assert not torch.equal(score(policy, prompts(policy), ROWS), before)
 
 
 def test_an_image_that_the_process_does_not_have_is_an_error(folder: Path) -> None:
@@ -186,6 +197,8 @@ def test_an_image_that_the_process_does_not_have_is_an_error(folder: Path) -> No
 
 
 def test_a_policy_that_does_not_see_refuses_an_image() -> None:
+    with pytest.raises(ModelError, match=r"E332(.|\n)*policy.vision=frozen"):
+        Policy.load("tiny", trains_vision=True)
     tokenizer = Tokenizer(Path("src/gnomon/models/tiny").resolve())
     with pytest.raises(ModelError, match=r"E330(.|\n)*Plain"):
         Transcript.begun(choose(tokenizer), [asked(IMAGES[0])])

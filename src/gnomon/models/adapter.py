@@ -87,7 +87,7 @@ class Adapter:
             r=self.rank,
             lora_alpha=self.alpha,
             target_modules=names if ALL_LINEAR in self.targets else list(self.targets),
-            exclude_modules=frozen_names(model) or None,
+            exclude_modules=without_adapter(model, names) or None,
             fan_in_fan_out=transposed,
         )
         with torch.random.fork_rng(devices=[]):  # PEFT draws first values, which are replaced below.
@@ -198,20 +198,25 @@ class Down(torch.nn.Module):
         return linear(x, pad(self.weight, (0, 0, 0, COLUMNS - rank)))[..., :rank]
 
 
+LINEAR = torch.nn.Linear | Conv1D
+
+
 def linear_names(model: Any) -> list[str]:
     """Last parts of the names of the linear layers of a model that are trained, except its vocabulary projection."""
     head = model.get_output_embeddings()
-    kinds = torch.nn.Linear | Conv1D
-    layers = [(name, m) for name, m in model.named_modules() if isinstance(m, kinds) and m is not head]
+    layers = [(name, m) for name, m in model.named_modules() if isinstance(m, LINEAR) and m is not head]
     names = last_parts([name for name, module in layers if module.weight.requires_grad])
     read_apart = () if model.config.model_type not in STATE_SPACES else READ_APART
     return [name for name in names if name not in read_apart]
 
 
-def frozen_names(model: Any) -> list[str]:
-    """Full names of the modules that are not trained, such as those of a vision tower."""
+def without_adapter(model: Any, names: Sequence[str]) -> list[str]:
+    """Full names of the modules that have none, whatever they are called: what is frozen, such as a vision tower, and
+    layers of another kind, such as a convolution, with a name among `names`."""
     owned = {name: [value.requires_grad for value in module.parameters()] for name, module in model.named_modules()}
-    return [name for name, flags in owned.items() if flags and not any(flags)]
+    frozen = [name for name, flags in owned.items() if flags and not any(flags)]
+    others = [name for name, module in model.named_modules() if not isinstance(module, LINEAR)]
+    return frozen + [name for name in others if name.rpartition(".")[2] in names]
 
 
 def last_parts(names: Sequence[str]) -> list[str]:

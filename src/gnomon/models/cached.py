@@ -59,13 +59,13 @@ class Running:
         """[B, size] what the vocabulary projection reads after the last token of every row."""
         if self.caching is Caching.NONE:
             ends = torch.tensor([len(text) - 1 for text in self.texts], device=self.policy.device)
-            states, _ = self._pass(input_ids=self._rows(self.texts, 0)[0], use_cache=False)
+            states, _ = self._pass(self._rows(self.texts, 0)[0], use_cache=False)
             return states[torch.arange(len(ends), device=ends.device), ends]
         if self._cache is None:
             return self._begin()
         last = self.policy.place([text[-1] for text in self.texts])[:, None]
         self._mask = torch.cat([self._mask, self._mask.new_ones(last.shape)], 1)
-        states, out = self._pass(input_ids=last, use_cache=True, **{self._name: self._cache}, **self._places(last))
+        states, out = self._pass(last, use_cache=True, **{self._name: self._cache})
         self._keep(out)
         return states[:, -1]
 
@@ -87,7 +87,7 @@ class Running:
         distinct = list(dict.fromkeys(map(tuple, self.texts)))
         ids, mask = self._rows(distinct, max(map(len, distinct)))
         self._mask = mask
-        states, out = self._pass(input_ids=ids, use_cache=True, **self._places(ids))
+        states, out = self._pass(ids, use_cache=True)
         self._keep(out)
         if self._cache is None:
             raise ValueError("the model returns no cache")
@@ -107,14 +107,14 @@ class Running:
         device = self.policy.device
         return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
-    def _places(self, ids: Tensor) -> dict[str, Tensor]:
-        """What tells the model which places have tokens, for the last of these places."""
-        vision = self.policy.vision
+    def _places(self, given: dict[str, Any]) -> dict[str, Tensor]:
+        """What tells the model which places have tokens. Args: given: what it takes for the last of these places."""
+        vision, ids = self.policy.vision, given["input_ids"]
         kind: Any = type(self.policy.model)
         inputs = {"attention_mask": self._mask} if self.caching is Caching.PADDED else {}
         if vision is not None and vision.in_grid:
             if self._shift is None:
-                inputs["position_ids"], self._shift = vision.positions(ids, self._mask)
+                inputs["position_ids"], self._shift = vision.positions(given, self._mask)
             else:
                 inputs["position_ids"] = self._indices(ids) + self._shift
         elif inputs and ((names := input_names(kind)) is None or "position_ids" in names):
@@ -125,11 +125,12 @@ class Running:
         """[B, L] how many tokens stand before each of the last places."""
         return (self._mask.cumsum(1) - 1).clamp_min(0)[:, -ids.shape[1] :]
 
-    def _pass(self, input_ids: Tensor, **inputs: Any) -> tuple[Tensor, Any]:
+    def _pass(self, ids: Tensor, *, use_cache: bool, **cache: Any) -> tuple[Tensor, Any]:
         vision = self.policy.vision
-        token_inputs = {"input_ids": input_ids} if vision is None else vision.inputs(input_ids)
         with self.policy.as_adapted():
-            return read_by_head(self.policy.model, **token_inputs, **inputs)
+            inputs = {"input_ids": ids} if vision is None else vision.inputs(ids)
+            places = self._places(inputs) if use_cache else {}
+            return read_by_head(self.policy.model, **inputs, **places, **cache, use_cache=use_cache)
 
     def _keep(self, out: Any) -> None:
         self._name = next((name for name in NAMES if getattr(out, name, None) is not None), "")

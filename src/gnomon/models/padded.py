@@ -8,7 +8,7 @@ the model once for each of its texts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar
@@ -122,14 +122,14 @@ def composed(model: Any) -> bool:
     return bool(model.config.sub_configs)
 
 
-def freeze_unread(model: Any, hidden: Tensor) -> None:
-    """Freeze the parts of a model that text does not pass through, such as a vision tower.
+def freeze_unread(model: Any, outputs: Iterable[Tensor]) -> None:
+    """Freeze the parts of a model that no input passes through, such as a vision tower where there are no images.
 
-    A part is a module directly below the model or its body. A part with a parameter that has a gradient of a text is
-    trained whole: experts that no token of this text took are trained too.
-    Args: hidden: states of a text, with gradients.
+    A part is a module directly below the model or its body. A part with a parameter that has a gradient is trained
+    whole: experts that no token took are trained too.
+    Args: outputs: of the inputs, with gradients: states of a text, and features of an image whose tower is trained.
     """
-    used_ids = reached(hidden) | set(map(id, model.get_output_embeddings().parameters()))
+    used_ids = set().union(*map(reached, outputs), map(id, model.get_output_embeddings().parameters()))
     for part in [*model.children(), *model.base_model.children()]:
         own = list(part.parameters())
         if own and not any(id(value) in used_ids for value in own):

@@ -115,6 +115,7 @@ class Policy(torch.nn.Module):
         precision: the model's own dtype throughout unless given.
         folder: that it was read from.
         adapter: is trained in the place of the model's parameters, in at least float32.
+        trains_vision: whether the vision tower is trained like the rest of the model, which else is frozen.
         whole: makes the layout of a whole pass: `Packed`, which every device computes, `Flex` on a CUDA device, or
             `Padded`, which every model computes by its own forward.
     """
@@ -127,11 +128,19 @@ class Policy(torch.nn.Module):
         folder: Path | None = None,
         adapter: Adapter | None = None,
         whole: Whole = Packed,
+        *,
+        trains_vision: bool = False,
     ) -> None:
         super().__init__()
         self.model, self.tokenizer, self.folder, self.whole = model, tokenizer, folder, whole
-        self.vision = Vision(model, folder) if folder and image_token(folder) is not None else None
+        sees = folder is not None and image_token(folder) is not None
+        self.vision = Vision(model, folder, trained=trains_vision) if folder and sees else None
         """None for a policy that does not see."""
+        if trains_vision and self.vision is None:
+            raise ModelError(
+                "E332", "the policy has no vision tower to train", where=str(folder or type(model).__name__),
+                why="its folder has no image processor, or its model no token for images", fix="policy.vision=frozen",
+            )  # fmt: skip
         output = model.get_output_embeddings()
         if not isinstance(getattr(output, "weight", None), Tensor):
             raise ModelError("E303", "the model has no vocabulary projection", where=type(model).__name__)
@@ -149,7 +158,8 @@ class Policy(torch.nn.Module):
         if composed(model):
             trie = Trie([torch.arange(MIN_ROWS, device="cpu")])
             with torch.enable_grad():
-                freeze_unread(model, whole(trie, output.weight.device).hidden(model, trie.ids.to(output.weight.device)))
+                text = whole(trie, output.weight.device).hidden(model, trie.ids.to(output.weight.device))
+                freeze_unread(model, [text, *(self.vision.blank() if self.vision and trains_vision else ())])
         self.adapter = adapter.inject(model) if adapter else None
         if torch.cuda.is_available():
             fuse(model, exact=whole is Packed)
@@ -170,15 +180,17 @@ class Policy(torch.nn.Module):
         device: torch.device | str = "cpu",
         adapter: Adapter | None = None,
         whole: Whole | None = None,
+        *,
+        trains_vision: bool = False,
     ) -> Policy:
         """Read a model folder, or `tiny`; nothing is ever fetched from a network.
 
         Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
 
-        Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read; whole,
-            as of `Policy`; by default `Packed` for a family whose passes can be packed, else `Padded`.
+        Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read;
+            trains_vision, as of `Policy`; whole, as of `Policy`, by default `Packed` for a family whose passes can be packed, else `Padded`.
         Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read, E308 for a model
-            whose passes are not those of transformers; those of `Adapter.inject`.
+            whose passes are not those of transformers, E332 without a vision tower to train; those of `Adapter.inject`.
         """
         folder, precision = model_folder(folder), precision or Precision()
         whole = whole or usual_whole(folder)
@@ -195,7 +207,8 @@ class Policy(torch.nn.Module):
                 use_safetensors=True,
                 output_loading_info=True,
             )
-            policy = cls(model.to(device).eval(), tokenizer, precision, folder, adapter, whole)
+            model = model.to(device).eval()
+            policy = cls(model, tokenizer, precision, folder, adapter, whole, trains_vision=trains_vision)
         if missing := sorted(loaded["missing_keys"]):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why, fix=AGAIN)

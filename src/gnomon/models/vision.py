@@ -1,12 +1,13 @@
-"""What a policy sees: the features of each image, computed once, and the inputs of passes with images.
+"""What a policy sees: the features of each image, and the inputs of passes with images.
 
-The vision tower and what projects its features are not trained. So features never change, and all rollouts of a group
-and all steps share them.
+A vision tower is frozen together with what projects its features. Then features never change, and all steps share them.
+Those of a trained tower are computed in every pass, once for all its rows.
 """
 
 from __future__ import annotations
 
 import inspect
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.images import SHELF
+from gnomon.images import SHELF, Image
 from gnomon.models.folder import image_token
 from gnomon.models.image_reader import ImageReader, reader_of
 
@@ -27,6 +28,8 @@ PARTS = ("pooler_output", "deepstack_features")
 """What of a vision tower's output the models of transformers read."""
 TYPES = ("mm_token_type_ids", "token_type_ids")
 """What they call a mask of the tokens of images."""
+BLANK = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQAAAACCEkxzAAAAD0lEQVR42mNgGAWjgHwAAAJAAAHgTR1EAAAAAElFTkSuQmCC"
+"""A PNG file of 64 x 64 pixels. It shows which parameters an image passes through."""
 
 
 class Features(NamedTuple):
@@ -39,16 +42,21 @@ class Features(NamedTuple):
     tokens: int
 
 
+Known = OrderedDict[int, Features]
+"""By the token id that names the image."""
+
+
 class Vision:
     """The images of a policy's passes.
 
-    Args: model: of transformers; folder: has the configuration of its image processor.
+    Args: model: of transformers; folder: has the configuration of its image processor; trained: whether the vision
+        tower is.
     """
 
-    def __init__(self, model: Any, folder: Path) -> None:
-        self.model, self.folder, self._token = model, folder, image_token(folder) or 0
-        self._features: OrderedDict[int, Features] = OrderedDict()
-        """By the token id that names the image."""
+    def __init__(self, model: Any, folder: Path, *, trained: bool = False) -> None:
+        self.model, self.folder, self.trained, self._token = model, folder, trained, image_token(folder) or 0
+        self._features: Known = OrderedDict()
+        """Those of a frozen tower."""
         self._takes = frozenset(inspect.signature(type(model).forward).parameters)
 
     @property
@@ -72,7 +80,8 @@ class Vision:
         ids = ids.masked_fill(ids == self._token, 0)
         if not bool(image_mask.any()):
             return {"input_ids": ids}
-        features = [self.of(name) for row in ids.tolist() for name in self._images(row)]
+        known = Known() if self.trained else self._features
+        features = [self._of(name, known) for row in ids.tolist() for name in self._images(row, known)]
         inputs: dict[str, Any] = {
             "input_ids": ids.masked_fill(image_mask, self._token),
             "mm_encoder_outputs": {"image": joined([each.output for each in features])},
@@ -82,43 +91,50 @@ class Vision:
             inputs["image_grid_thw"] = torch.cat(grids)
         return inputs | {name: image_mask.long() for name in TYPES if name in self._takes}
 
-    def positions(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def positions(self, inputs: dict[str, Any], mask: Tensor) -> tuple[Tensor, Tensor]:
         """[3, B, L] positions of the tokens of prompts, and [B, 1] what later tokens add to their index.
 
-        Args: ids: as of `inputs`; mask: [B, L] whether a place has a token.
+        Args: inputs: what `inputs` returns; mask: [B, L] whether a place has a token.
         """
-        inputs = self.inputs(ids)
         places, delta = self.model.base_model.get_rope_index(
             inputs["input_ids"],
-            mm_token_type_ids=inputs.get(TYPES[0], torch.zeros_like(ids)),
+            mm_token_type_ids=inputs.get(TYPES[0], torch.zeros_like(mask)),
             image_grid_thw=inputs.get("image_grid_thw"),
             attention_mask=mask,
         )
         return places, delta
 
-    def _images(self, row: Sequence[int]) -> Iterator[int]:
+    def blank(self) -> list[Tensor]:
+        """The features of an empty image, with gradients."""
+        return tensors_of(self._computed(Image.of(b64decode(BLANK))).output)
+
+    def _images(self, row: Sequence[int], known: Known) -> Iterator[int]:
         """The images in a row of tokens, in order. An image has as many tokens as it has features."""
         remaining = 0
         for token in row:
             if token < 0 and not remaining:
-                remaining = self.of(token).tokens
+                remaining = self._of(token, known).tokens
                 yield token
             remaining -= token < 0
 
-    def of(self, name: int) -> Features:
+    def _of(self, name: int, known: Known) -> Features:
         """The features of an image. Raises: as `inputs`."""
-        if name not in self._features:
-            self._features[name] = self._computed(name)
-            while len(self._features) > 1 and sum(size_of(each.output) for each in self._features.values()) > MOST:
-                self._features.popitem(last=False)
-        self._features.move_to_end(name)
-        return self._features[name]
+        if name not in known:
+            known[name] = (self._computed if self.trained else self._kept)(SHELF.get(name))
+            while not self.trained and len(known) > 1 and sum(map(size_of, known.values())) > MOST:
+                known.popitem(last=False)
+        known.move_to_end(name)
+        return known[name]
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def _computed(self, name: int) -> Features:
+    def _kept(self, image: Image) -> Features:
+        return self._computed(image)
+
+    def _computed(self, image: Image) -> Features:
         device = self.model.get_output_embeddings().weight.device
-        inputs = {key: value.to(device) for key, value in self.reader.inputs(SHELF.get(name)).items()}
+        with torch.inference_mode(False):  # They are kept, and a backward pass may read them.
+            inputs = {key: value.to(device) for key, value in self.reader.inputs(image).items()}
         whole = self.model.base_model.get_image_features(**inputs, return_dict=True)
         output = type(whole)(**{part: whole[part] for part in PARTS if whole.get(part) is not None})
         tokens = sum(part.shape[:-1].numel() for part in output["pooler_output"])
@@ -136,9 +152,14 @@ def joined(outputs: Sequence[Any]) -> Any:
     return type(outputs[0])(**values)
 
 
-def size_of(value: Any) -> int:
-    """Bytes of the tensors in a value."""
+def size_of(features: Features) -> int:
+    """In bytes."""
+    return sum(value.nbytes for value in tensors_of(features.output))
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors in a value."""
     if isinstance(value, Tensor):
-        return value.nbytes
+        return [value]
     parts = value.values() if hasattr(value, "values") else value if isinstance(value, list | tuple) else ()
-    return sum(map(size_of, parts))
+    return [tensor for part in parts for tensor in tensors_of(part)]

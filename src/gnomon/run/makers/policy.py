@@ -30,8 +30,14 @@ def make_policy(
         as of `Policy`, by default the one of sampling.
     """
     target = make_device(device, "engine.device") if device else make_device(config.policy.device)
-    whole = whole or (Padded if attention_of(config) == "transformers" else Packed)
-    return Policy.load(model_folder(config.policy.path), precision, target, make_adapter(config, blank), whole)
+    whole, trains_vision = whole or usual_whole(config), config.policy.vision == "trained"
+    folder, adapter = model_folder(config.policy.path), make_adapter(config, blank)
+    return Policy.load(folder, precision, target, adapter, whole, trains_vision=trains_vision)
+
+
+def usual_whole(config: RunConfig) -> Whole:
+    """The passes of sampling."""
+    return Padded if attention_of(config) == "transformers" else Packed
 
 
 def attention_of(config: RunConfig) -> str:
