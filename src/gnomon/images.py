@@ -65,14 +65,16 @@ class Image:
         return cls(sha256(data).hexdigest(), bytes(data), where)
 
     @classmethod
-    def read(cls, path: Path | str) -> Image:
-        """The image in a file. Raises: ConfigError E188, as `of`, and for a file that cannot be read."""
+    def read(cls, path: Path | str, row: str = "") -> Image:
+        """The image in a file. Args: row: that names it. Raises: ConfigError E188, as `of`, and for a file that cannot
+        be read."""
+        where = f"{path} ({row})" if row else str(path)
         try:
             with open(path, "rb") as file:
-                return cls.of(file.read(BYTES + 1), str(path))
+                return cls.of(file.read(BYTES + 1), where)
         except OSError as error:
             fix = "correct its name, which is relative to the file of rows, or remove the row"
-            raise unusable(str(path), error.strerror or str(error), fix) from error
+            raise unusable(where, error.strerror or str(error), fix) from error
 
     @property
     def token(self) -> int:

@@ -13,6 +13,7 @@ from frames import send
 from worker import Server, main
 
 from gnomon.engines.embedded import Embedded
+from gnomon.images import SHELF, Image
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.types import Request, Sampling
@@ -74,7 +75,11 @@ class Tiny(Server):
             stop_ids=frozenset(message["stop_ids"]),
         )
         key = wanted["seed"].to_bytes(16, "little")
-        found = await self.own.sample(Request(prompt_ids=tuple(arrays["prompt"]), key=key, sampling=sampling))
+        ids = list(arrays["prompt"])
+        for path, first, end in message.get("images", ()):
+            name = SHELF.keep(Image.read(path))
+            ids[first:end] = [name if token == ids[first] else token for token in ids[first:end]]
+        found = await self.own.sample(Request(prompt_ids=tuple(ids), key=key, sampling=sampling))
         versions = [(0, found.version), *found.changes]
         return {"finish": "length" if found.finish == "length" else "stop", "versions": versions}, {
             "token_ids": array("i", found.token_ids),

@@ -33,12 +33,15 @@ from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import model_folder
+from gnomon.models.padded import Padded
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.run.sampled import sampled
 from gnomon.types import Finish, Sampling
 from models.characters import tokenizer
 from models.kinds import WIDE
+from models.seeing import seeing
+from models.test_vision import prompts
 
 PYTHON = os.environ.get("GNOMON_VLLM_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="needs vLLM: GNOMON_VLLM_PYTHON=PATH/bin/python")
@@ -102,6 +105,19 @@ def adapted(folder: Path, rank: int) -> tuple[LocalLearner, Adapter]:
     """A learner of an adapter that adds something from the start."""
     adapter = Adapter(rank=rank, key=Key(5), blank=False)
     return LocalLearner(Policy.load(folder, adapter=adapter)), adapter
+
+
+@pytest.mark.needs("PIL")
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl", "idefics3"])
+def test_it_samples_with_images_and_with_the_vision_tower_of_each_version(make, tmp_path, family):
+    """Its environment needs torchvision. Several requests share an image."""
+    folder = seeing(tmp_path / family, family, width=64)  # On a CPU, vLLM has no heads of less than 32.
+    learner, engine = LocalLearner(Policy.load(folder, whole=Padded, trains_vision=True)), make(folder)
+    for version in range(2):
+        engine.load(learner.publish())
+        stats = sampled(engine, learner, prompts(learner.policy) * 4, Sampling(max_tokens=8), Key(version))
+        assert stats["logp_mismatch"].value < 1e-4
+        moved(learner)
 
 
 @pytest.mark.parametrize("rank", [1, 3, 32])

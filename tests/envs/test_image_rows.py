@@ -76,8 +76,17 @@ def test_an_image_that_cannot_be_used_is_refused_before_the_run_with_its_file(
 ) -> None:
     options = folder(tmp_path)
     damage(tmp_path / "pictures" / "3.png")
-    with pytest.raises(ConfigError, match=rf"E188(.|\n)*3\.png(.|\n)*{why}"):
+    with pytest.raises(ConfigError, match=rf"E188(.|\n)*3\.png \(.*rows\.jsonl, row 3\)(.|\n)*{why}"):
         Dataset(**options).tasks("train")
+
+
+@pytest.mark.needs("PIL")
+def test_a_damaged_image_is_an_error_with_its_row(tmp_path: Path) -> None:
+    options = folder(tmp_path)
+    (tmp_path / "pictures" / "3.png").write_bytes(drawn(3)[:-30])
+    task = next(task for task in every(Dataset(**options)) if task.info["row"] == 3)
+    with pytest.raises(ConfigError, match=r"E188(.|\n)*3\.png \(.*rows\.jsonl, row 3\)(.|\n)*damaged"):
+        task.messages[-1].images[0].pixels()
 
 
 def test_a_column_without_images_and_an_address_are_refused(tmp_path: Path) -> None:

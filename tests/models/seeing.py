@@ -66,32 +66,36 @@ FAMILIES = tuple(FORMATS)
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 TEXT = SMALL | {"vocab_size": 288, "num_key_value_heads": 2, "max_position_embeddings": 4096}
 TOWER = SMALL | {"image_size": 32, "patch_size": 8}
-QWEN_TOWER = {"depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32} | {
+QWEN_TOWER = {"depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2} | {
     "patch_size": 4, "spatial_merge_size": 2
 }  # fmt: skip
-ROPE = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
 
-def seeing(folder: Path, family: str) -> Path:
-    """A model folder with random weights, none of which is zero."""
+def seeing(folder: Path, family: str, width: int = 32) -> Path:
+    """A model folder with random weights, none of which is zero. Args: width: of the language model, whose heads have
+    half of it."""
     words = tokenizer_of(family)
     ids = words.convert_tokens_to_ids
+    text = TEXT | {"hidden_size": width, "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id}
+    qwen_tower = QWEN_TOWER | {"out_hidden_size": width}
+    rope = ROPE | {"mrope_section": [width // 16, 3 * width // 32, 3 * width // 32]}
     values: dict[str, Any] = {
-        "llava": {"text_config": TEXT, "vision_config": TOWER, "image_token_index": ids("<image>")}
+        "llava": {"text_config": text, "vision_config": TOWER, "image_token_index": ids("<image>")}
         | {"vision_feature_layer": -1},
         "qwen2_5_vl": {
-            "text_config": TEXT | {"rope_parameters": ROPE},
-            "vision_config": QWEN_TOWER | {"window_size": 16, "fullatt_block_indexes": [1]},
+            "text_config": text | {"rope_parameters": rope},
+            "vision_config": qwen_tower | {"window_size": 16, "fullatt_block_indexes": [1]},
         },
         "qwen3_vl": {
-            "text_config": TEXT | {"head_dim": 16, "rope_parameters": ROPE | {"mrope_interleaved": True}},
-            "vision_config": QWEN_TOWER | {"num_position_embeddings": 64, "deepstack_visual_indexes": [0]},
+            "text_config": text | {"head_dim": width // 2, "rope_parameters": rope | {"mrope_interleaved": True}},
+            "vision_config": qwen_tower | {"num_position_embeddings": 64, "deepstack_visual_indexes": [0]},
         },
-        "idefics3": {"text_config": TEXT, "vision_config": TOWER, "image_token_id": ids("<image>"), "scale_factor": 2},
-        "smolvlm": {"text_config": TEXT, "vision_config": TOWER, "image_token_id": ids("<image>"), "scale_factor": 2},
+        "idefics3": {"text_config": text, "vision_config": TOWER, "image_token_id": ids("<image>"), "scale_factor": 2},
+        "smolvlm": {"text_config": text, "vision_config": TOWER, "image_token_id": ids("<image>"), "scale_factor": 2},
         "gemma3": {
-            "text_config": TEXT
-            | {"head_dim": 16, "sliding_window": 64}
+            "text_config": text
+            | {"head_dim": width // 2, "sliding_window": 64}
             | {"layer_types": ["sliding_attention", "full_attention"]},
             "vision_config": TOWER | {"vision_use_head": False},
             "mm_tokens_per_image": 4,

@@ -196,8 +196,13 @@ def test_an_image_that_the_process_does_not_have_is_an_error(folder: Path) -> No
         score(policy, [tuple(whole)], ROWS[:1])
 
 
+def test_packed_passes_refuse_to_train_the_tower(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"E332.*packed(.|\n)*policy.attention=transformers"):
+        Policy.load(seeing(tmp_path, "gemma3"), trains_vision=True)
+
+
 def test_a_policy_that_does_not_see_refuses_an_image() -> None:
-    with pytest.raises(ModelError, match=r"E332(.|\n)*policy.vision=frozen"):
+    with pytest.raises(ModelError, match=r"E332.*no vision tower(.|\n)*policy.vision=frozen"):
         Policy.load("tiny", trains_vision=True)
     tokenizer = Tokenizer(Path("src/gnomon/models/tiny").resolve())
     with pytest.raises(ModelError, match=r"E330(.|\n)*Plain"):

@@ -18,6 +18,7 @@ from gnomon.metrics import METRICS
 from gnomon.run import mismatch
 from gnomon.store import RunReader, verify
 from gnomon.types import Request
+from models.seeing import seeing
 
 WORKER = Path(__file__).parents[1] / "engines" / "policy_worker.py"
 SMALL: dict[str, Any] = {
@@ -49,6 +50,15 @@ def replies(folder: Path) -> list[tuple[Any, ...]]:
     with RunReader(folder) as reader:
         found = [(record.place, record.body["token_ids"]) for record in reader.records() if "token_ids" in record.body]
         return found
+
+
+@pytest.mark.needs("PIL")
+def test_images_of_a_prompt_reach_a_worker(tmp_path):
+    policy = seeing(tmp_path / "smolvlm", "smolvlm")
+    more = {"policy": str(policy), "regularize": {"entropy": 1.0}, "optim": {"lr": 0.01, "warmup": 0}, "steps": 2}
+    with gnomon.train("gnomon.envs.count_shapes:CountShapes", run=tmp_path / "run", quiet=True, **SMALL | more) as run:
+        assert run.manifest["logp_mismatch"] < 1e-4
+        assert all(step["metrics"]["logp_mismatch"] < 1e-4 for step in run.metrics())
 
 
 def test_every_step_measures_the_difference(whole):

@@ -57,6 +57,14 @@ def engine(config: RunConfig) -> Iterator[ConfigError]:
             why=f"vLLM holds adapters of rank {LARGEST_RANK} at most",
             fix=f"policy.lora.rank={LARGEST_RANK}, or engine=embedded",
         )
+    if kind is EngineKind.VLLM and config.policy.trains_adapter and config.policy.vision == "trained":
+        yield ConfigError(
+            "E045",
+            "engine.type=vllm cannot sample with an adapter of the vision tower",
+            where=origins.get("policy.vision", "policy.vision"),
+            why="vLLM applies an adapter to the language model alone",
+            fix="policy.vision=frozen, or policy.lora.rank=0, or engine=embedded",
+        )
     if kind is EngineKind.VLLM and config.rollout.entropy:
         yield ConfigError(
             "E045",

@@ -208,7 +208,7 @@ class Dataset(SingleTurn):
     def task(self, index: int, row: Row) -> Task:
         """The task of a row. Raises: ConfigError E153 for a missing column."""
         self.column(row, self.prompt, index)
-        row_messages, gold = self.asked(row), self.gold(row, index)
+        row_messages, gold = self.asked(row, f"{self.path}, row {index}"), self.gold(row, index)
         # A row that shows the answer format itself needs no second one.
         has_format = any(self.frame[0] in message.content for message in row_messages if message.role != "assistant")
         template = EXAMPLE.sub("", self.template) if has_format else self.template
@@ -219,14 +219,14 @@ class Dataset(SingleTurn):
         own = str(self.column(row, self.id, index)) if self.id else identity("dataset", question(row_messages), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": index})
 
-    def asked(self, row: Row) -> tuple[Message, ...]:
-        """The question of a row. Raises: as `messages_of` and `images_of`."""
+    def asked(self, row: Row, where: str = "") -> tuple[Message, ...]:
+        """The question of a row. Args: where: it stands. Raises: as `messages_of` and `images_of`."""
         path = Path(located(self.path))
         folder = path if path.is_dir() else path.parent
-        messages = messages_of(row[self.prompt], folder)
+        messages = messages_of(row[self.prompt], folder, where)
         if not self.image:
             return messages
-        images = images_of(row[self.image], folder)
+        images = images_of(row[self.image], folder, where)
         return (*messages[:-1], replace(messages[-1], images=(*messages[-1].images, *images)))
 
     def worded(self, task: Task) -> Task:

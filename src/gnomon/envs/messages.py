@@ -47,13 +47,14 @@ def require_prompt(messages: tuple[Message, ...], value: Any) -> tuple[Message, 
     return messages
 
 
-def messages_of(value: Any, folder: Path | None = None) -> tuple[Message, ...]:
+def messages_of(value: Any, folder: Path | None = None, row: str = "") -> tuple[Message, ...]:
     """Messages from a text, one message or a list of them.
 
     A message has `role` and `content`, or `from` and `value`. Its content is text, or a list of parts that are text or
     images. The assistant's may have `tool_calls` and `reasoning_content`, and a tool's `tool_call_id`.
 
-    Args: folder: that names of image files are relative to; without one, parts are text.
+    Args: folder: that names of image files are relative to; without one, parts are text; row: where the value stands,
+        for the error of an image.
     Raises: ValueError for anything else: a missing content, an unknown key, no message; ConfigError
         E188 for an image that cannot be used.
     """
@@ -66,7 +67,7 @@ def messages_of(value: Any, folder: Path | None = None) -> tuple[Message, ...]:
         return (Message(role="user", content=text_of(value)),)
     if not value:
         raise ValueError("it is empty")
-    return tuple(message_of(each, i, folder) for i, each in enumerate(value))
+    return tuple(message_of(each, i, folder, row) for i, each in enumerate(value))
 
 
 def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -74,8 +75,8 @@ def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
 
 
-def message_of(value: Any, index: int, folder: Path | None = None) -> Message:
-    """One message. Args: index: for the error; folder: as of `messages_of`. Raises: as `messages_of`."""
+def message_of(value: Any, index: int, folder: Path | None = None, row: str = "") -> Message:
+    """One message. Args: index: for the error; folder, row: as of `messages_of`. Raises: as `messages_of`."""
     if isinstance(value, Message):
         return value
     if not isinstance(value, Mapping):
@@ -91,7 +92,7 @@ def message_of(value: Any, index: int, folder: Path | None = None) -> Message:
     def image(part: Any) -> str:
         if folder is None or not (isinstance(part, Mapping) and part.get("type") in PICTURES):
             return refuse_content(part)
-        images.extend(images_of(part.get("image", part.get("image_url")), folder))
+        images.extend(images_of(part.get("image", part.get("image_url")), folder, row))
         return ""
 
     try:
@@ -123,28 +124,28 @@ def call_of(value: Any) -> ToolCall:
     return ToolCall(name=name, arguments=text, id=str(value.get("id") or ""))
 
 
-def images_of(value: Any, folder: Path) -> tuple[Image, ...]:
+def images_of(value: Any, folder: Path, row: str = "") -> tuple[Image, ...]:
     """Images from the name of a file, its bytes, a mapping with `bytes`, `path` or `url`, or a list of these.
 
-    Args: folder: that names are relative to.
+    Args: folder: that names are relative to; row: as of `messages_of`.
     Raises: ValueError for anything else; ConfigError E188, as `Image.of`.
     """
     if isinstance(value, list | tuple):
-        return tuple(image for each in value for image in images_of(each, folder))
+        return tuple(image for each in value for image in images_of(each, folder, row))
     if isinstance(value, Mapping):
         value = next((content for key in ("bytes", "path", "url") if (content := value.get(key))), None)
     if isinstance(value, bytes):
-        return (Image.of(value),)
+        return (Image.of(value, row),)
     if not isinstance(value, str) or not value:
         raise ValueError(f"its image is {value!r:.60} and must be the name of a PNG or JPEG file")
     if value.startswith(INLINE):
         try:
-            return (Image.of(b64decode(value.partition(",")[2], validate=True)),)
+            return (Image.of(b64decode(value.partition(",")[2], validate=True), row),)
         except binascii.Error as error:
             raise ValueError(f"its image is not base64: {error}") from error
     if "://" in value:
         raise ValueError(f"its image is the address {value:.60}, and images are never fetched; save it as a file")
-    return (Image.read(folder / value),)
+    return (Image.read(folder / value, row),)
 
 
 def refuse_content(value: Any) -> str:

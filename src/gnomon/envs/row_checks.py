@@ -85,7 +85,7 @@ def questions(env: Dataset, source: str, rows: Placed) -> list[str]:
     result, problems = list[str](), list[tuple[int, ValueError]]()
     for index, row in rows:
         try:
-            result.append(identity(question(require_prompt(env.asked(row), row[env.prompt]))))
+            result.append(identity(question(require_prompt(env.asked(row, f"{source}, row {index}"), row[env.prompt]))))
         except ValueError as error:
             problems.append((index, error))
     if problems:

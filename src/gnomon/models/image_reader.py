@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from transformers import AutoImageProcessor, AutoTokenizer
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
 from gnomon.errors import GnomonError, ModelError
-from gnomon.images import Image
+from gnomon.images import SHELF, Image
 from gnomon.models.folder import image_token, table
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ TEXT = ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids", "t
 
 RECENT = 64
 """Images whose inputs are kept: each rollout of a group asks again."""
+COUNTS = 2**16
+"""Images whose number of tokens is kept."""
 
 
 class ImageReader:
@@ -45,6 +47,7 @@ class ImageReader:
             raise self._broken(error) from error
         self.mark = str(self._own.image_token)
         """What a chat template writes for an image."""
+        self._part = str(self._own.tokenizer.convert_ids_to_tokens(self.token_id))
 
     def text(self, image: Image) -> str:
         """What stands in the place of the mark. Raises: as `Image.pixels`; ModelError E331."""
@@ -54,7 +57,21 @@ class ImageReader:
         """What the model takes for an image, by name. Raises: as `text`."""
         return self.read(image)[1]
 
-    @lru_cache(maxsize=RECENT)  # noqa: B019 - a process has one or two of these objects, for its whole life.
+    def images(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """The images in the tokens of a prompt, in order: the id that names it, the place of its first token, and that
+        behind its last one. Raises: RunError E441 for an image that this process does not have; as `text`."""
+        places = [place for place, token in enumerate(ids) if token < 0]
+        while places:
+            name = ids[places[0]]
+            own, places = places[: self._count(name)], places[self._count(name) :]
+            yield name, own[0], own[-1] + 1
+
+    @lru_cache(maxsize=COUNTS)  # noqa: B019 - a process has one or two of these objects, for its whole life.
+    def _count(self, name: int) -> int:
+        """Tokens of an image, by the id that names it."""
+        return self.text(SHELF.get(name)).count(self._part)
+
+    @lru_cache(maxsize=RECENT)  # noqa: B019
     def read(self, image: Image) -> tuple[str, Mapping[str, Tensor]]:
         """Text and inputs of an image. Raises: as `text`."""
         picture = image.pixels()

@@ -54,6 +54,7 @@ settle()
 
 CONFORMING: set[tuple[str, str | None]] = set()
 """Configurations of models, and attentions, whose passes this process has compared with transformers' own."""
+FROZEN = "policy.vision=frozen"
 LONG = 8192
 """Tokens of a pass from which on its conversions are computed again: below, what they keep is little memory."""
 
@@ -136,11 +137,8 @@ class Policy(torch.nn.Module):
         sees = folder is not None and image_token(folder) is not None
         self.vision = Vision(model, folder, trained=trains_vision) if folder and sees else None
         """None for a policy that does not see."""
-        if trains_vision and self.vision is None:
-            raise ModelError(
-                "E332", "the policy has no vision tower to train", where=str(folder or type(model).__name__),
-                why="its folder has no image processor, or its model no token for images", fix="policy.vision=frozen",
-            )  # fmt: skip
+        if trains_vision:
+            require_tower(self)
         output = model.get_output_embeddings()
         if not isinstance(getattr(output, "weight", None), Tensor):
             raise ModelError("E303", "the model has no vocabulary projection", where=type(model).__name__)
@@ -188,7 +186,8 @@ class Policy(torch.nn.Module):
         Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
 
         Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read;
-            trains_vision, as of `Policy`; whole, as of `Policy`, by default `Packed` for a family whose passes can be packed, else `Padded`.
+            whole, as of `Policy`, by default `Packed` for a family whose passes can be packed, else `Padded`;
+            trains_vision, as of `Policy`.
         Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read, E308 for a model
             whose passes are not those of transformers, E332 without a vision tower to train; those of `Adapter.inject`.
         """
@@ -507,6 +506,18 @@ def family_of(config: Any) -> Any:
     sees = type(config) in AutoModelForImageTextToText._model_mapping
     reads = type(config) in AutoModelForCausalLM._model_mapping
     return AutoModelForImageTextToText if sees and not reads else AutoModelForCausalLM
+
+
+def require_tower(policy: Policy) -> None:
+    """Raises: ModelError E332 for a policy that does not see, or whose passes are not the model's own."""
+    where = str(policy.folder or type(policy.model).__name__)
+    if policy.vision is None:
+        why = "its folder has no image processor, or its model no token for images"
+        raise ModelError("E332", "the policy has no vision tower to train", where=where, why=why, fix=FROZEN)
+    if policy.packs:
+        why = "images pass through the model's own forward, and packed passes have another attention"
+        fix = f"policy.attention=transformers, or {FROZEN}"
+        raise ModelError("E332", "packed passes do not train the vision tower", where=where, why=why, fix=fix)
 
 
 def usual_whole(folder: Path) -> Whole:

@@ -1,4 +1,5 @@
-"""Parameters under the names that a model folder's files have: transformers joins experts into one parameter."""
+"""Parameters under the names that a model folder's files have: transformers joins experts into one parameter, and gives
+the parts of a model that sees other names."""
 
 from __future__ import annotations
 
@@ -10,33 +11,37 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 from transformers.core_model_loading import revert_weight_conversion
 
 from gnomon.errors import ModelError
-from gnomon.models.policy import configuration
+from gnomon.models.policy import configuration, family_of
 
 __all__ = ["as_published"]
+
+TOWER = "vision_model."
+"""A part of names in a folder that transformers leaves out where it has read the folder."""
 
 
 def as_published(folder: Path, state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Parameters as the folder's files name and cut them.
 
-    Args: state: every parameter of the folder's model, by the names of transformers.
-    Raises: ModelError E339 for joined experts that transformers cannot take apart, since another program would leave
-        the experts that it has in their place.
+    Args: state: every parameter of the folder's model that is trained, by the names of transformers.
+    Raises: ModelError E339 for names without a way back, such as those of joined experts, since another program would
+        leave the weights that it has in their place.
     """
     stored = names(folder)
     if stored.issuperset(state):
         return state
     published: Mapping[str, Tensor] = revert_weight_conversion(skeleton(folder), dict(state))
+    of_tower = {name.replace(TOWER, ""): name for name in stored}
+    published = {name if name in stored else of_tower.get(name, name): value for name, value in published.items()}
     unknown = sorted(name for name in published if name not in stored)
     if unknown:
         raise ModelError(
             "E339",
             f"the weights {', '.join(unknown[:3])} have other names in the model folder",
             where=str(folder),
-            why="transformers joins the experts of this family and has no way back, so vLLM would keep the old ones",
+            why="transformers renames or joins them without a way back, so vLLM would keep the old ones",
             fix="engine=embedded, or policy.lora.rank=32 with policy.lora.targets of the attention",
         )
     return published
@@ -45,8 +50,9 @@ def as_published(folder: Path, state: Mapping[str, Tensor]) -> Mapping[str, Tens
 @cache
 def skeleton(folder: Path) -> Any:
     """The model without numbers: transformers reads from it how names and tensors go back."""
+    config = configuration(folder)
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(configuration(folder))
+        return family_of(config).from_config(config)
 
 
 @cache

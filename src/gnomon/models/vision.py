@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,6 @@ class Features(NamedTuple):
     """Of the vision tower, projected, as `mm_encoder_outputs` has it."""
     grid: Tensor | None
     """[1, 3] the image's parts in time, height and width; None for a model that takes no grid."""
-    tokens: int
 
 
 Known = OrderedDict[int, Features]
@@ -81,7 +80,7 @@ class Vision:
         if not bool(image_mask.any()):
             return {"input_ids": ids}
         known = Known() if self.trained else self._features
-        features = [self._of(name, known) for row in ids.tolist() for name in self._images(row, known)]
+        features = [self._of(name, known) for row in ids.tolist() for name, *_ in self.reader.images(row)]
         inputs: dict[str, Any] = {
             "input_ids": ids.masked_fill(image_mask, self._token),
             "mm_encoder_outputs": {"image": joined([each.output for each in features])},
@@ -108,15 +107,6 @@ class Vision:
         """The features of an empty image, with gradients."""
         return tensors_of(self._computed(Image.of(b64decode(BLANK))).output)
 
-    def _images(self, row: Sequence[int], known: Known) -> Iterator[int]:
-        """The images in a row of tokens, in order. An image has as many tokens as it has features."""
-        remaining = 0
-        for token in row:
-            if token < 0 and not remaining:
-                remaining = self._of(token, known).tokens
-                yield token
-            remaining -= token < 0
-
     def _of(self, name: int, known: Known) -> Features:
         """The features of an image. Raises: as `inputs`."""
         if name not in known:
@@ -137,8 +127,7 @@ class Vision:
             inputs = {key: value.to(device) for key, value in self.reader.inputs(image).items()}
         whole = self.model.base_model.get_image_features(**inputs, return_dict=True)
         output = type(whole)(**{part: whole[part] for part in PARTS if whole.get(part) is not None})
-        tokens = sum(part.shape[:-1].numel() for part in output["pooler_output"])
-        return Features(output, inputs.get("image_grid_thw"), tokens)
+        return Features(output, inputs.get("image_grid_thw"))
 
 
 def joined(outputs: Sequence[Any]) -> Any:

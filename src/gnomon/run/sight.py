@@ -18,7 +18,7 @@ def require_room_for_images(config: RunConfig, task: Task) -> None:
     placement = config.placement
     settings = {
         "policy.attention=transformers": attention_of(config) == "transformers",
-        "engine=embedded": placement.engine in (EngineKind.EMBEDDED, EngineKind.OBJECT),
+        "engine=embedded": placement.engine is not EngineKind.SERVICE,
         "learner=local": placement.learner in (LearnerPlace.LOCAL, LearnerPlace.OBJECT),
         "ranks=0": not placement.ranks,
         "launch.type=local": not placement.samplers,
@@ -27,5 +27,6 @@ def require_room_for_images(config: RunConfig, task: Task) -> None:
         raise ConfigError(
             "E189", "these settings do not take the images of the tasks",
             where=", ".join(fix.partition("=")[0] for fix in wrong),
-            why="images pass through the model's own forward, in the process of the run", fix=" ".join(wrong),
+            why="the learner passes images through the model's own forward, in the process of the run",
+            fix=" ".join(wrong),
         )  # fmt: skip

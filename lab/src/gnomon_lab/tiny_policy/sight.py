@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
@@ -47,6 +48,8 @@ TEMPLATE = (
     "{% else %}{{ part['text'] }}{% endif %}{% endfor %}"
     "{{ '\n' if message['role'] == 'user' else eos_token }}{% endfor %}"
 )
+TOWER = ("vision_tower.", "vision_tower.vision_model.")
+"""The names of its weights as transformers writes them, and as folders of LLaVA on the hub have them, which vLLM reads."""
 WIDTH, LAYERS, HEADS = 64, 2, 4
 BATCH, RATE = 32, 2e-3
 """Tasks of a step, and the highest learning rate."""
@@ -105,6 +108,8 @@ def sighted(folder: Path, lessons: Lessons, seed: int = 0) -> Path:
         if (step + 1) % 100 == 0:
             print(f"step {step + 1}/{steps}  nats per episode {nats:.3f}", flush=True)
     model.save_pretrained(folder)
+    file = folder / "model.safetensors"
+    save_file({name.replace(*TOWER): value for name, value in load_file(file).items()}, file, {"format": "pt"})
     return folder
 
 

@@ -24,6 +24,7 @@ from gnomon.engines.receipt import Receipts
 from gnomon.engines.vllm.environment import require_stamps, require_surface, require_vllm, worker_environment
 from gnomon.engines.vllm.files import adapter_folder, linked, model_file, own_folder, remove
 from gnomon.engines.vllm.frames import Arrays, Message
+from gnomon.engines.vllm.pictures import Pictures, sighted
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
 from gnomon.errors import ResourceError
 from gnomon.models.adapter import Adapter
@@ -102,7 +103,8 @@ class VLLM:
         self.arguments, self.head = arguments, head
         coarser = head not in ("model", arguments.get("dtype")) or bool(arguments.get("quantization"))
         self._receipts = Receipts(rounds=coarser)
-        self._arguments = {**lora(adapter), "hf_overrides": {"head_dtype": head}, **arguments}
+        self._pictures = Pictures(folder, self.place)
+        self._arguments = {**lora(adapter), **sighted(folder), "hf_overrides": {"head_dtype": head}, **arguments}
         self._arguments |= {"enable_sleep_mode": True} if sleeps else {}
         self._arguments |= {"model": str(linked(folder, self.place / "model"))}
         self.versions: Mapping[str, str] = {}
@@ -153,9 +155,10 @@ class VLLM:
             "max_tokens": sampling.max_tokens,
             "seed": int.from_bytes(request.key[:8], "little") >> 1,
         }
-        ends = sorted(self.tokenizer.eos | sampling.stop_ids)
-        message = {"do": "sample", "sampling": params, "stop": list(sampling.stop), "stop_ids": ends}
-        return worker.begin(message, prompt=array("i", request.prompt_ids))
+        ends = sorted(self.tokenizer.eos | sampling.stop_ids | self._pictures.ends)
+        prompt, images = self._pictures.split(request.prompt_ids)
+        message = {"do": "sample", "sampling": params, "stop": list(sampling.stop), "stop_ids": ends, "images": images}
+        return worker.begin(message, prompt=prompt)
 
     def _completion(self, request: Request, message: Mapping[str, Any], arrays: Mapping[str, array[Any]]) -> Completion:
         """What was sampled, up to where our own rule ends it."""

@@ -13,7 +13,7 @@ from typing import IO
 
 from gnomon.models.adapter import WEIGHTS, Adapter, layers_of, write_config
 from gnomon.models.backends import has_experts
-from gnomon.models.folder import table
+from gnomon.models.folder import image_token, table
 from gnomon.models.published import as_published
 from gnomon.models.weights import WeightsRef
 
@@ -43,7 +43,7 @@ def model_file(weights: WeightsRef, path: Path, base: Path) -> Path:
 
     Raises: ModelError, as `as_published`.
     """
-    if has_experts(table(base / "config.json")):
+    if has_experts(table(base / "config.json")) or image_token(base) is not None:
         weights = replace(weights, tensors=as_published(base, weights.read()))
     return weights_file(weights, path)
 

@@ -8,7 +8,7 @@ killed. A request has a number (`id`), and so has its answer:
 
     hello                                              sent first: versions of Python, vLLM and torch
     open    arguments                                  starts the engine, or says what this release of vLLM lacks
-    sample  prompt, sampling                           token_ids, logprobs, finish, versions of the weights by token
+    sample  prompt, images, sampling                   token_ids, logprobs, finish, versions of the weights by token
     score   prompt                                     logprobs of every token but the first
     load    path, version, in_flight                   takes over a safetensors file, or the folder of an adapter
     sleep                                              frees the memory of weights, keys and values
@@ -34,9 +34,11 @@ from typing import Any
 
 if __package__:
     from gnomon.engines.vllm.frames import Arrays, Message, receive, send
+    from gnomon.engines.vllm.sight import Sight
     from gnomon.engines.vllm.surface import absent, accepts, stamps_versions
 else:  # Run by path, or imported by vLLM's processes from there.
     from frames import Arrays, Message, receive, send  # type: ignore[no-redef]
+    from sight import Sight  # type: ignore[no-redef]
     from surface import absent, accepts, stamps_versions  # type: ignore[no-redef]
 
 __all__ = ["Weights", "main"]
@@ -96,6 +98,10 @@ class Server:
         """Whether vLLM says which weights sampled each token."""
         self.salt: str | None = None
         """Keeps apart what the prefix cache holds of different versions, where it is not reset between them."""
+        self.version = ""
+        """Of the weights."""
+        self.sight: Sight | None = None
+        """What reads images, once there was one."""
         self.adapter: Any = None
         """The adapter that requests are sampled with; None for the weights alone."""
         self.tasks: dict[int, asyncio.Task[None]] = {}
@@ -200,13 +206,17 @@ class Server:
         from vllm.sampling_params import RequestOutputKind
 
         params = SamplingParams(**settings, output_kind=RequestOutputKind.FINAL_ONLY)
-        prompt = {"prompt_token_ids": list(arrays["prompt"]), **({"cache_salt": self.salt} if self.salt else {})}
+        ids, more = list(arrays["prompt"]), {"cache_salt": self.salt} if self.salt else {}
+        prompt = {"prompt_token_ids": ids, **more}
+        if images := message.get("images"):
+            self.sight = self.sight or Sight(self.engine)
+            prompt = self.sight.prompt(ids, images, self.version, more)
         outputs = self.engine.generate(prompt, params, str(message["id"]), lora_request=self.adapter)
         return [output async for output in outputs][-1]
 
     async def load(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
         """In flight, running requests keep their keys and values, and those of other versions are never shared."""
-        version = str(message["version"])
+        self.version = version = str(message["version"])
         if message["in_flight"]:
             await self.engine.pause_generation(mode="keep", clear_cache=False)
             self.salt = version
