@@ -168,6 +168,9 @@ class PolicySettings(TypedDict, total=False):
     to run. `transformers` is the model's own: training and sampling use its forward pass and its cache, with padded
     rows. It works for every causal language model of transformers. `auto` is `transformers` for families that have no
     other one (docs/real-models.md), `flex` on a CUDA device that can compute it, and else `exact`."""
+    vision: Literal["frozen", "trained"]
+    """Whether the vision tower, and what projects its features, is trained like the other weights: whole, or by an
+    adapter on its layers too (`lora`). The features of an image are then computed anew in every pass."""
     activation_checkpointing: bool
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""

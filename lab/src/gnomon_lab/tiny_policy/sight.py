@@ -49,7 +49,7 @@ TEMPLATE = (
     "{{ '\n' if message['role'] == 'user' else eos_token }}{% endfor %}"
 )
 TOWER = ("vision_tower.", "vision_tower.vision_model.")
-"""The names of its weights as transformers writes them, and as folders of LLaVA on the hub have them, which vLLM reads."""
+"""How names of its weights begin where transformers writes them, and in folders of the hub, which vLLM reads."""
 WIDTH, LAYERS, HEADS = 64, 2, 4
 BATCH, RATE = 32, 2e-3
 """Tasks of a step, and the highest learning rate."""

@@ -42,6 +42,8 @@ DECODED = 16
 """Tokens that are sampled after every load, to compare decoding with scoring."""
 CAUSES = {
     "torchvision::nms": "pip uninstall -y torchvision torchaudio torchcodec, in the environment of vLLM",
+    "No module named 'torchvision'": "install torchvision for its torch, in the environment of vLLM",
+    "num2words": "pip install num2words, in the environment of vLLM",
     "memory utilization": "engine.cache_gib=4, or as much as the GPU has room for beside the learner",
     "KV cache": "a larger engine.cache_gib, or a smaller rollout.context",
     "out of memory": "a smaller engine.cache_gib, or engine.gpus=1 where there is a second GPU",

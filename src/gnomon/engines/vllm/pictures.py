@@ -22,8 +22,8 @@ class Pictures:
     def __init__(self, model: Path, place: Path) -> None:
         self.model, self.place, self._token = model, place, image_token(model)
         self.ends = frozenset[int]() if self._token is None else frozenset({self._token})
-        """A reply ends with a sampled token that stands for a part of an image: vLLM would go on from its embedding, and
-        the learner, which has features in its place, from another token's."""
+        """Tokens that end a reply. vLLM would go on from the embedding of a sampled token of images, and the learner
+        from another token's."""
 
     def split(self, prompt: Sequence[int]) -> tuple[array[int], list[Seen]]:
         """A prompt with the model's own token in the place of every part of an image, and its images.

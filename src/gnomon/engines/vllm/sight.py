@@ -16,7 +16,12 @@ class Sight:
     """Args: engine: vLLM's `AsyncLLM`."""
 
     def __init__(self, engine: Any) -> None:
+        from transformers import AutoImageProcessor
+
         self._processor = engine.renderer.get_mm_processor()
+        # The learner's one. That of torchvision makes other pixels of an image that it resizes.
+        own = AutoImageProcessor.from_pretrained(engine.model_config.model, backend="pil", local_files_only=True)
+        self._processor.info.get_hf_processor().image_processor = own
 
     def prompt(
         self, ids: Sequence[int], images: Sequence[tuple[str, int, int]], version: str, more: Mapping[str, Any]
