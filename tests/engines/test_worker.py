@@ -208,6 +208,13 @@ def test_a_mode_that_the_device_does_not_have_is_refused(make, monkeypatch):
         make(gpus=[1]).load(weights(0))
 
 
+def test_an_adapter_of_the_vision_tower_is_refused():
+    words = ["engine.type=vllm", "engine.python=/p/python", "policy.vision=trained"]
+    with pytest.raises(ConfigErrors, match=r"E045.*adapter of the vision tower(.|\n)*policy.vision=frozen"):
+        resolve([overrides([*words, "policy.lora.rank=4"])])
+    assert resolve([overrides(words)])[0].policy.vision == "trained"
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

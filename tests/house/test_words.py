@@ -36,8 +36,8 @@ given, look, memory, experience, builder, manager, handler, processor, common.
 """
 NAMES = {*AVOIDED, "given", "hear", "look", "experience", "manager", "processor", "utils", "misc"}
 """Not used in names of functions, classes, parameters and variables either."""
-EXTERNAL = {"RubricReward", "rubric", "post_processor"}
-"""Names of other libraries: `Rubric` of verifiers, a key of tokenizer.json."""
+EXTERNAL = {"RubricReward", "rubric", "post_processor", "image_processor"}
+"""Names of other libraries: `Rubric` of verifiers, a key of tokenizer.json, a part of transformers' processors."""
 FORMS = {word: rf"{word[:-1]}(?:y|ies)" if word.endswith("y") else rf"{word}(?:s|ed)?" for word in AVOIDED}
 WORDS = re.compile(rf"\b({'|'.join(FORMS.values())})\b", re.IGNORECASE)
 STYLE = ROOT / "docs" / "style.md"

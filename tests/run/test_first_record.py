@@ -18,7 +18,7 @@ OTHER: dict[str, Any] = {
     "budget.seconds": 9.0, "save": {"every": 2}, "audit": {"acknowledge": ["rule"]}, "launch": {"samplers": 3},
     "rollout.order_seed": 1, "rollout.lag": 1, "rollout.recorded": "runs/a", "rollout.replay": 0.5,
     "rollout.failure_prefix": 0.5, "rollout.curriculum": "easiest", "rollout.in_flight": True, "rollout.entropy": True,
-    "rollout.top_p": 0.9, "rollout.top_k": 5,
+    "rollout.top_p": 0.9, "rollout.top_k": 5, "policy.vision": "trained",
     "optim.type": "sgd", "optim.states": "8bit", "optim.momentum": 0.5, "optim.micro_batch": 64,
     "eval.sets": {"other": {}},
 }  # fmt: skip

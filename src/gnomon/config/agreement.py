@@ -61,7 +61,7 @@ def engine(config: RunConfig) -> Iterator[ConfigError]:
         yield ConfigError(
             "E045",
             "engine.type=vllm cannot sample with an adapter of the vision tower",
-            where=origins.get("policy.vision", "policy.vision"),
+            where="policy.vision",
             why="vLLM applies an adapter to the language model alone",
             fix="policy.vision=frozen, or policy.lora.rank=0, or engine=embedded",
         )

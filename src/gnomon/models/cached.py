@@ -107,19 +107,19 @@ class Running:
         device = self.policy.device
         return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
-    def _places(self, given: dict[str, Any]) -> dict[str, Tensor]:
-        """What tells the model which places have tokens. Args: given: what it takes for the last of these places."""
-        vision, ids = self.policy.vision, given["input_ids"]
+    def _places(self, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        """What tells the model which places have tokens. Args: inputs: what it takes for the last of these places."""
+        vision, ids = self.policy.vision, inputs["input_ids"]
         kind: Any = type(self.policy.model)
-        inputs = {"attention_mask": self._mask} if self.caching is Caching.PADDED else {}
+        places = {"attention_mask": self._mask} if self.caching is Caching.PADDED else {}
         if vision is not None and vision.in_grid:
             if self._shift is None:
-                inputs["position_ids"], self._shift = vision.positions(given, self._mask)
+                places["position_ids"], self._shift = vision.positions(inputs, self._mask)
             else:
-                inputs["position_ids"] = self._indices(ids) + self._shift
-        elif inputs and ((names := input_names(kind)) is None or "position_ids" in names):
-            inputs["position_ids"] = self._indices(ids)
-        return inputs
+                places["position_ids"] = self._indices(ids) + self._shift
+        elif places and ((names := input_names(kind)) is None or "position_ids" in names):
+            places["position_ids"] = self._indices(ids)
+        return places
 
     def _indices(self, ids: Tensor) -> Tensor:
         """[B, L] how many tokens stand before each of the last places."""

@@ -18,10 +18,10 @@ class Sight:
     def __init__(self, engine: Any) -> None:
         from transformers import AutoImageProcessor
 
-        self._processor = engine.renderer.get_mm_processor()
+        self._reader = engine.renderer.get_mm_processor()
         # The learner's one. That of torchvision makes other pixels of an image that it resizes.
         own = AutoImageProcessor.from_pretrained(engine.model_config.model, backend="pil", local_files_only=True)
-        self._processor.info.get_hf_processor().image_processor = own
+        self._reader.info.get_hf_processor().image_processor = own
 
     def prompt(
         self, ids: Sequence[int], images: Sequence[tuple[str, int, int]], version: str, more: Mapping[str, Any]
@@ -58,6 +58,6 @@ class Sight:
         from PIL import Image
 
         with Image.open(path) as picture:
-            items = self._processor.info.parse_mm_data({"image": [picture.convert("RGB")]})
-        output = self._processor(self._processor.dummy_inputs.get_dummy_text({"image": 1}), items)
+            items = self._reader.info.parse_mm_data({"image": [picture.convert("RGB")]})
+        output = self._reader(self._reader.dummy_inputs.get_dummy_text({"image": 1}), items)
         return output["mm_kwargs"]["image"][0], output["mm_placeholders"]["image"][0].get_num_embeds()
