@@ -16,11 +16,18 @@ from transformers.integrations.moe import grouped_mm_experts_forward
 from gnomon.models.attention import MIN_ROWS
 from gnomon.models.precision import at_least
 
-__all__ = ["mixed"]
+__all__ = ["STEADY", "mixed"]
+
+STEADY = frozenset((
+    "aria_text", "flex_olmo", "gpt_oss", "granitemoe", "granitemoe_swa", "granitemoeshared", "mellum", "mixtral",
+    "olmoe", "qwen3_moe",
+))  # fmt: skip
+"""Families whose experts are chosen by a softmax. Others take a sigmoid, which rounds a number by its place in a pass;
+they have transformers' own experts, and the tier `measured`."""
 
 
 def mixed(experts: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-    """[T, size] what a module of experts makes of tokens; registered with transformers for those it can dispatch.
+    """[T, size] what experts with gates make of tokens; the function behind `NAME` in transformers' registry.
 
     Args: hidden: [T, size]; chosen: [T, k] the experts of each token; shares: [T, k] how much each of them adds.
     """
@@ -46,13 +53,8 @@ def counted(each: Tensor, number: int) -> list[int]:
 
 def computed(experts: Any, at: int, rows: Tensor) -> Tensor:
     """[N, size] what one of the experts makes of N tokens."""
-    inside = pad(rows, (0, 0, 0, -len(rows) % MIN_ROWS))
-    if experts.has_gate:
-        inside = experts._apply_gate(projected(experts, "gate_up_proj", at, inside))
-    else:
-        inside = experts.act_fn(projected(experts, "up_proj", at, inside))
-    out = projected(experts, "down_proj", at, inside)[: len(rows)]
-    return experts.post_expert_norm(out) if experts.has_post_expert_norm else out
+    inside = projected(experts, "gate_up_proj", at, pad(rows, (0, 0, 0, -len(rows) % MIN_ROWS)))
+    return projected(experts, "down_proj", at, experts._apply_gate(inside))[: len(rows)]
 
 
 def projected(experts: Any, name: str, at: int, rows: Tensor) -> Tensor:
