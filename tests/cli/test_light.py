@@ -90,6 +90,7 @@ def test_a_command_works_without_torch(place: Path, words: str) -> None:
     done = light(place, "-m", "gnomon", *shlex.split(words))
     assert WORKS[words] in done.stdout, done.stdout + done.stderr
     assert "error[" not in done.stderr and "Traceback" not in done.stderr
+    assert "cannot be loaded" not in done.stderr, "no panel of the laboratory imports torch"
 
 
 @pytest.mark.parametrize("words", NEEDS_MORE)

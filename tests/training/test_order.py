@@ -12,8 +12,8 @@ import gnomon
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.envs import CharCount
 from gnomon.rejudge.replay import replay
-from gnomon.rollout.order import reordered
 from gnomon.run.manifest import opening
+from gnomon.run.order import reordered
 from gnomon.store import RunReader
 
 STEPS = 4

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +14,6 @@ from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
-from gnomon.extensions import Panel
 from gnomon.keys import Key
 from gnomon.models.precision import Precision
 from gnomon.rendering import choose
@@ -25,35 +21,16 @@ from gnomon.rollout.runner import Limits, LocalRunner
 from gnomon.run.find import make_env
 from gnomon.run.loops import finished
 from gnomon.run.saved import saved_policy
-from gnomon.run.subject import split_step
-from gnomon.store import RunReader
-from gnomon.store.layout import RECIPE
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 from gnomon_lab.match import Deal, Match
 from gnomon_lab.rating import fit, intervals, p_value
+from gnomon_lab.ratings import Standing
 
-__all__ = ["Arena", "Meeting", "Standing", "arena", "arena_text", "contests", "keep", "panel"]
-
-RATINGS = "ratings.json"
-"""Of a run: the last ratings of its steps. Nothing that a run records depends on it."""
+__all__ = ["Arena", "Meeting", "arena", "arena_text", "contests"]
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished pairs and their total."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """The rating of a player."""
-
-    player: str
-    elo: float
-    """Points; the mean of all players is zero."""
-    low: float
-    high: float
-    games: int
-    gain: float
-    """Mean reward per game minus the opponent's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,39 +156,3 @@ def arena_text(result: Arena) -> str:
     for m in result.meetings:
         lines.append(f"{m.one:<{wide}}  {m.other:<{wide}}  {m.gain:>+13.3f} ± {1.96 * m.error:<6.3f}  {m.p:>7.4f}")
     return "\n".join(lines)
-
-
-def keep(result: Arena, env: str) -> None:
-    """Write the ratings of every run that played into its folder, for its page. Raises: OSError."""
-    steps: dict[Path, dict[str, Standing]] = {}
-    for standing in result.standings:
-        folder, step = split_step(standing.player)
-        if (folder / RECIPE).is_file():
-            steps.setdefault(folder, {})["last" if step is None else str(step)] = standing
-    for folder, found in steps.items():
-        body = {"env": env, "steps": {step: asdict(standing) for step, standing in found.items()}}
-        fresh = folder / f".{RATINGS}.{secrets.token_hex(4)}"
-        fresh.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(folder / RATINGS)
-
-
-def panel(reader: RunReader) -> Panel | None:
-    """The ratings of a run's steps; None where none can be read."""
-    try:
-        body = json.loads((reader.folder / RATINGS).read_text(encoding="utf-8"))
-        steps = [(step, Standing(**facts)) for step, facts in body["steps"].items()]
-        steps.sort(key=lambda each: (each[0] == "last", 0 if each[0] == "last" else int(each[0])))
-        rows = tuple(
-            (step, f"{s.elo:.0f}", f"[{s.low:.0f}, {s.high:.0f}]", str(s.games), f"{s.gain:+.3f}") for step, s in steps
-        )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-    return Panel(
-        name="ratings",
-        facts=body,
-        text="ratings      Elo "
-        + ", ".join(f"{row[1]} {'at the end' if row[0] == 'last' else f'after step {row[0]}'}" for row in rows),
-        sentences=(f"Elo of the steps at {body['env']}, from games with each other and with all other players.",),
-        head=("step", "Elo", "95 %", "games", "gain per game"),
-        rows=rows,
-    )

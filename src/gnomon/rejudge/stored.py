@@ -14,7 +14,7 @@ from gnomon.models.folder import present_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rendering.transcript import reply_text
-from gnomon.rollout.order import reordered
+from gnomon.run.order import reordered
 from gnomon.store import Record
 from gnomon.store.layout import set_of
 from gnomon.types import Completion, Message, Rollout, Stop, Task, Turn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -24,7 +23,6 @@ __all__ = [
     "Result",
     "TaskOrder",
     "draw",
-    "reordered",
 ]
 
 Planned = tuple[Sequence[tuple[int, Task]], Key]
@@ -248,12 +246,3 @@ class EasiestFirst:
         pool = choice.key.at("pool").random().sample(choice.offered, size)
         easiest = sorted(pool, key=self.difficulty)[: max(choice.count, -(-size * (choice.step + 1) // choice.steps))]
         return choice.key.random().sample(easiest, choice.count)
-
-
-@cache
-def reordered(seed: int, steps: int) -> Sequence[int]:
-    """By step, the step whose tasks and random numbers it takes: a permutation of all steps.
-
-    Args: seed: 0 leaves every step where it is.
-    """
-    return tuple(Key(seed).at("order").random().sample(range(steps), steps)) if seed else range(steps)

@@ -40,7 +40,7 @@ def arena(
     config, _ = resolve([supplied, overrides([word for word in words if "=" in word], 2)], [check_env_config])
     from gnomon_lab.arena import arena as contest
     from gnomon_lab.arena import arena_text
-    from gnomon_lab.arena import keep as keep_ratings
+    from gnomon_lab.ratings import keep as keep_ratings
 
     def progress(done: int, total: int) -> None:
         sys.stderr.write(f"\r{done} of {total} pairs" + ("\n" if done == total else ""))
@@ -49,5 +49,5 @@ def arena(
     quiet = as_json or not sys.stderr.isatty()
     found = contest(players, config, games=games, progress=(lambda done, total: None) if quiet else progress)
     if keep:
-        keep_ratings(found, env)
+        keep_ratings(found.standings, env)
     put(json.dumps(asdict(found), indent=1)) if as_json else say(arena_text(found))

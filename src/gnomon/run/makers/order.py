@@ -9,7 +9,8 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.continuing import FailurePrefixes
-from gnomon.rollout.order import Band, Chosen, Curriculum, Drawn, EasiestFirst, TaskOrder, reordered
+from gnomon.rollout.order import Band, Chosen, Curriculum, Drawn, EasiestFirst, TaskOrder
+from gnomon.run.order import reordered
 from gnomon.run.recorded_runs import groups_of
 
 __all__ = ["make_order"]
