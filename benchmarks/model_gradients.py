@@ -43,7 +43,7 @@ from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Denominators, Rollouts
 
-__all__ = ["DTYPES", "FAMILIES", "PATHS", "Line", "Path", "errors"]
+__all__ = ["DTYPES", "FAMILIES", "KINDS", "PATHS", "Line", "Path", "errors"]
 
 WORDS = 102
 ENDS: dict[str, Any] = {"vocab_size": WORDS, "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
@@ -98,9 +98,15 @@ class Line(NamedTuple):
     error: float
 
 
-def errors(family: str, dtype: torch.dtype, device: str = "cpu") -> Iterator[Line]:
+KINDS = tuple(product((False, True), (True, False)))
+"""Whether an adapter is trained, and whether rows share prompts."""
+
+
+def errors(
+    family: str, dtype: torch.dtype, device: str = "cpu", kinds: Sequence[tuple[bool, bool]] = KINDS
+) -> Iterator[Line]:
     """One line for each path, kind of prompts, and number of micro-batches."""
-    for adapted, shared in product((False, True), (True, False)):
+    for adapted, shared in kinds:
         batch = batch_of(shared)
         kappa = torch.randn(len(batch), generator=torch.Generator().manual_seed(1)).double() / len(batch)
         paths = [path for path in PATHS if path.adapted == adapted]

@@ -123,6 +123,7 @@ def test_others_read_what_was_trained(run, tmp_path):
         assert json.loads(measured.stdout)["pass_at"]["1"] == reader.held_out["pass_at"]["1"]
 
 
+@pytest.mark.long
 def test_a_chat_model_keeps_its_template_its_tied_weights_and_its_licence(tmp_path):
     base = chat_model(tmp_path / "base")
     folder = tmp_path / "r"

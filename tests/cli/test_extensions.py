@@ -42,6 +42,7 @@ def installed(folder: Path, code: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.long
 def test_a_package_adds_a_command_a_check_and_a_panel(tmp_path: Path) -> None:
     env = installed(tmp_path, PLUGIN)
     assert interpreter("-m", "gnomon", "hello", env=env).stdout == "hello from a plugin\n"

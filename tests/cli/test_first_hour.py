@@ -266,6 +266,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_the_page_of_mistakes_is_what_is_printed():
     def run(words: list[str], folder: Path) -> str:
         done = command(*words, cwd=folder)

@@ -109,6 +109,7 @@ def test_a_fix_that_is_pasted_has_another_outcome(name, tmp_path):
     assert after != words and not again and "Usage:" not in done.stderr, (after, done.stderr)
 
 
+@pytest.mark.long
 def test_the_first_word_of_a_command_may_be_a_setting_or_a_file_of_rows(tmp_path):
     rows = "".join(f'{{"prompt": "{n}+1?", "answer": "{n + 1}"}}\n' for n in range(40))
     (tmp_path / "rows.jsonl").write_text(rows)

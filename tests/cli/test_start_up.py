@@ -22,6 +22,7 @@ SMALL = ("prompts=2", "group=2", "max_tokens=8", "steps=1", "eval.tasks=2", "thr
 PHASES = ("trying the verifier", "loading the policy", "comparing sampler and learner", "auditing the verifier")
 
 
+@pytest.mark.long
 def test_the_first_line_comes_before_torch_is_loaded(tmp_path: Path):
     code = f"import sys; sys.argv = {['gnomon', 'train', 'char_count', 'run=r', *SMALL]!r}\n"
     code += (

@@ -149,6 +149,7 @@ def test_a_sampled_reply_is_that_of_an_evaluation(tmp_path: Path, lora: int) -> 
     assert texts[parts[0]] != texts[parts[1]]
 
 
+@pytest.mark.long
 def test_the_card_of_a_run(tmp_path: Path) -> None:
     for seed in (0, 1):
         gnomon.train(

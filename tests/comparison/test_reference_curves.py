@@ -28,6 +28,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_finished_runs_are_kept_and_a_stopped_one_goes_on(script, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(

@@ -74,6 +74,7 @@ def test_what_depends_on_a_plain_step_is_unknown_where_that_is_wrong() -> None:
     assert cells["micro-batches"].grade is Grade.PASS
 
 
+@pytest.mark.long
 def test_the_command_asks_a_trainer_in_an_interpreter_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

@@ -74,6 +74,7 @@ def test_what_it_does_not_honour_is_refused(server: PolicyServer, more: dict[str
     assert refused.value.code == 400 and next(iter(more)) in refused.value.read().decode()
 
 
+@pytest.mark.long
 def test_an_open_address_needs_a_key():
     done = command("serve", "tiny", "--host", "0.0.0.0")
     assert done.returncode and "error[E098]" in done.stderr and "GNOMON_KEY" in done.stderr

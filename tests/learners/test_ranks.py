@@ -525,6 +525,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.long
 def test_no_file_is_left_by_a_killed_process_that_ignores_the_ends_of_children(tmp_path):
     """As the workers of Ray do: what is started there ignores them too."""
     subprocess.run([sys.executable, "-c", IGNORING], env={**os.environ, "TMPDIR": str(tmp_path)})

@@ -78,6 +78,7 @@ def values(stats: list[Stats]) -> list[dict[str, dict[str, float]]]:
     return [{name: asdict(stat) for name, stat in one.items()} for one in stats]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_a_learner_in_another_process_ends_with_the_same_bytes(
     case: str, batch: Batch, process: Process, tmp_path: Path

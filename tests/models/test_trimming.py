@@ -123,6 +123,7 @@ def test_another_base_and_another_kind_of_vocabulary_are_refused(tmp_path: Path)
         needed(unigram, [0])
 
 
+@pytest.mark.long
 def test_the_commands(tmp_path: Path) -> None:
     base, small, whole = family("llama", tmp_path / "base"), tmp_path / "small", tmp_path / "whole"
     done = command("model", "trim", str(base), str(small), "--for", "char_count", "--tasks", "4")

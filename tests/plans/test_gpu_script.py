@@ -125,6 +125,7 @@ def test_what_is_not_installed_is_a_reason(tmp_path: Path) -> None:
     assert (found["status"], found["reason"], found["figures"]) == ("skipped", "GNOMON_VLLM_PYTHON is not set", [])
 
 
+@pytest.mark.long
 def test_a_part_that_fails_or_is_cut_short_does_not_stop_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

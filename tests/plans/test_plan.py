@@ -267,6 +267,7 @@ def test_what_cannot_fit_names_the_smallest_change_that_does(folder: Path) -> No
     assert caught.value.fix == "policy.lora.rank=32"
 
 
+@pytest.mark.long
 def test_where_no_setting_helps_a_larger_device_is_named(folder: Path) -> None:
     small = replace(L4, memory=2.0**30)
     config = settings(f"policy={folder}", "prompts=1", "group=2", "rollout.max_tokens=8", "eval.tasks=1")
@@ -303,6 +304,7 @@ def test_a_plan_counts_evaluation_sets(folder: Path) -> None:
     assert supposed_lengths(config, prompt=9).sets == {"same": (9,) * 4, "sums": (9,) * 3}
 
 
+@pytest.mark.long
 def test_a_teacher_counts_with_its_own_size(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Also where an adapter is trained, whose reference takes no memory else; a shown answer makes prompts longer."""
     teacher = tmp_path_factory.mktemp("teacher")

@@ -90,6 +90,7 @@ def test_a_wrong_choice_is_an_error(chosen):
         order.of(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rollout", [{"curriculum": "band"}, {"curriculum": "band", "lag": 1}])
 def test_a_run_with_a_band_repeats_and_resumes_to_the_bit(tmp_path, rollout):
     with trained(tmp_path / "whole", rollout) as run:

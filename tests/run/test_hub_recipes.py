@@ -82,6 +82,7 @@ RECIPES = {
 """With what a test changes beside the sizes."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs_from_its_download_to_its_last_evaluation(
     recipe: str, home: dict[str, str], tmp_path: Path
@@ -117,6 +118,7 @@ ROWS = (
 )
 
 
+@pytest.mark.long
 def test_without_a_hub_the_cache_is_read_at_the_revision_that_is_named(home: dict[str, str], tmp_path: Path) -> None:
     home = home | {"HF_HOME": str(tmp_path)}
     name, offline = "openai/gsm8k", home | {"HF_HUB_OFFLINE": "1"}

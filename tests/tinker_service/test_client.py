@@ -141,6 +141,7 @@ def test_the_optimiser_has_the_settings_of_the_run(service):
     assert sent == [{"learning_rate": 0.02, **adam}]
 
 
+@pytest.mark.long
 def test_a_run_and_its_checkpoint(service, tmp_path):
     """Stopped after a step and resumed with other clients, a run ends with the weights of one that was not."""
     settings = {"policy": {"lora": {"rank": 4}}, "learner": "tinker:tiny", "engine": "tinker", "steps": 3, **SMALL}

@@ -109,6 +109,7 @@ def test_where_answers_are_given_the_policys_own_are_judged(tmp_path: Path):
         assert reader.status == "finished"
 
 
+@pytest.mark.long
 def test_the_command_line_gives_the_verdict_as_json(tmp_path: Path):
     """Ten steps are too few: the exit status is that of a gate not passed, and the run can be read."""
     words = [word for word in WORDS if not word.startswith("env=")]

@@ -82,6 +82,7 @@ def test_the_command_counts_what_was_refused() -> None:
     assert "all together: no fault" in done.stdout and "3 admitted" in done.stdout
 
 
+@pytest.mark.long
 def test_too_few_programs_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"level 1 gives \d+ different programs"):
         programs(0, 1, 400)
