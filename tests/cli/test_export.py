@@ -13,10 +13,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 import gnomon
 from commands import command
-from gnomon.config import load, resolve
-from gnomon.errors import ConfigErrors
 from gnomon.export import model as exporting
-from gnomon.rejudge.replay import monitor, replay
 from gnomon.store import RunReader, logprobs_of
 from rendering.families import tokenizer_folder
 
@@ -177,19 +174,3 @@ def test_an_export_is_whole_or_absent(run, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         exporting.export(str(run), tmp_path / "out")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_run_of_an_objective_that_was_renamed_since_is_still_read(tmp_path):
-    run = tmp_path / "r"
-    gnomon.train(
-        "char_count", run=run, quiet=True, objective="kimi_k15", steps=1, threads=1,
-        rollout={"prompts": 2, "group": 2, "max_tokens": 8}, eval={"tasks": 2},
-    ).close()  # fmt: skip
-    recipe = run / "recipe.toml"
-    recipe.write_text(recipe.read_text().replace('"kimi_k15"', '"dro"'))
-    with pytest.raises(ConfigErrors, match="E013"):
-        resolve([load(recipe)])
-    exporting.export(str(run), tmp_path / "out")
-    assert replay(run, trust=True).judged
-    assert monitor(run, "", {}, trust=True)
-    gnomon.resume(run, quiet=True).close()

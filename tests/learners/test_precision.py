@@ -238,7 +238,7 @@ def test_masters_begin_with_every_bit_of_a_float32_folder(tmp_path: Path):
 
 
 def test_a_policy_without_masters_is_not_trained_in_bfloat16():
-    with pytest.raises(ValueError, match="at least float32"):
+    with pytest.raises(ValueError, match="float32 or finer"):
         LocalLearner(Policy.load("tiny", Precision.only(COARSE)))
 
 

@@ -58,7 +58,8 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "curve": curve,
         "breakdown": breakdown([m["metrics"] for m in metrics]),
         "alarms": [
-            {name: event[name] for name in ("name", "step", "sentence", "read", "advice")} for event in reader.alarms()
+            {name: event.get(name, "") for name in ("name", "step", "sentence", "read", "advice")}
+            for event in reader.alarms()
         ],
         "varies": reader.varies,
         "read_back": sorted({event["step"] for event in reader.events("read") if event["of"] == "rollout"}),
@@ -213,7 +214,8 @@ def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
     if addresses:
         more = f"   and {', '.join(addresses[1:])}" if addresses[1:] else ""
         lines.append(f"             read: gnomon show {folder} {addresses[0]}{more}")
-    lines.append(f"             do: {one_line(alarm['advice'])}")
+    if alarm["advice"]:
+        lines.append(f"             do: {one_line(alarm['advice'])}")
     return "\n".join(lines)
 
 

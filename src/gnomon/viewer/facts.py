@@ -78,7 +78,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "baseline": reader.baseline,
         "held_out": reader.held_out,
         "max_logp_mismatch": max(differences, default=None),
-        "alarms": reader.alarms(),
+        "alarms": [{"advice": "", **alarm} for alarm in reader.alarms()],
         "breakdown": breakdown(metrics),
         "metrics": [(metric, value, meaning(metric)) for metric, value in sorted(metrics[-1].items())] if steps else [],
         "evaluation_steps": reader.steps_with(MEASURED),
