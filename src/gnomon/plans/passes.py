@@ -115,7 +115,7 @@ def texts(prompts: Sequence[int], group: int, reply: int) -> list[TokenSequence]
 
 
 def micro_batches(sequences: Sequence[TokenSequence], tokens: int) -> Iterator[tuple[list[TokenSequence], int]]:
-    """Different micro-batches of a step, each with how many are like it: those of equal lengths."""
+    """The distinct micro-batches of a step, with the number of each. Those of equal lengths count as one."""
     cuts = [[sequences[i] for i in indices] for indices in pieces(sequences, tokens)]
 
     def size(cut: Sequence[TokenSequence]) -> tuple[int, ...]:
