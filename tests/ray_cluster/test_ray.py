@@ -89,6 +89,7 @@ def test_one_recipe_with_a_lag_of_two_has_one_fingerprint(tmp_path, cluster):
     assert ended()
 
 
+@pytest.mark.long
 @pytest.mark.needs("ray")
 @pytest.mark.parametrize(
     ("keep", "save", "steps"), [(1, 100, 0), (2, 100, 1), (100, 1, 1), (100, 100, 3)], ids=lambda each: str(each)

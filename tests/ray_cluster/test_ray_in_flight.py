@@ -117,6 +117,7 @@ def policy_of(folder: Path, config: RunConfig, step: int) -> Policy:
     return saved_policy(f"{folder}:{step}", FLOAT32) if step else make_policy(config, FLOAT32)
 
 
+@pytest.mark.long
 @pytest.mark.needs("ray")
 def test_every_token_is_from_the_version_that_it_names_also_after_a_sampler_died(tmp_path, cluster):
     """Two samplers, of which one dies under way, and several turns."""

@@ -251,6 +251,7 @@ def test_the_engine_loads_only_what_it_can_prove_and_ends_completions_by_its_own
         learner.score([], model=Model.CRITIC)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not PYTHON, reason="the SDK is not installed: pip install tinker, or set GNOMON_TINKER_PYTHON")
 def test_a_run_through_the_sdk(monkeypatch, tmp_path):
     """Two steps against `gnomon serve-learner`, one of them after a resume."""

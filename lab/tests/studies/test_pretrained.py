@@ -44,6 +44,7 @@ def study(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_the_cost_comes_first_then_progress_and_an_interrupted_study_goes_on(study: Path, tmp_path: Path) -> None:
     words = ["study", str(study), "--folder", "cut", "--jobs", "1"]
     with subprocess.Popen(

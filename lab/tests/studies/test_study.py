@@ -324,6 +324,7 @@ def test_the_study_of_the_documentation_runs_by_its_command(tmp_path):
     assert command("verify", "studies/bigger-groups", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_run_ends_with_its_study(tmp_path, number):
     """The only run would sleep for a minute."""

@@ -32,6 +32,7 @@ def test_a_shallow_policy_has_fewer_layers_and_reads_the_corpus_again(tmp_path: 
     assert nats(Policy.load("tiny")) < nats(fitted) < 0.8 * nats(early)
 
 
+@pytest.mark.long
 def test_a_beginner_bets_more_with_better_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tenth of the steps, the chances are within .15 of two, five and eight in ten."""
     monkeypatch.setattr(beginner, "WAYS", 1)
