@@ -70,6 +70,9 @@ def test_a_recipe_that_is_not_toml_shows_its_line(tmp_path, text):
     with pytest.raises(ConfigErrors, match=r"error.E002.*\n   at .*r.toml, line \d: ") as caught:
         load(file)
     assert caught.value.errors[0].fix
+    file.write_text(f"seed = 1\nsteps = {'9' * 5_000}\nlr = 1e-3")
+    with pytest.raises(ConfigErrors, match=r"error.E002.*\n   at .*r.toml, line 2: steps = 999[9…]*\n.*4300 digits"):
+        load(file)
     file.write_bytes(b"env = '\xff'")
     with pytest.raises(ConfigErrors, match="save it as UTF-8"):
         load(file)
@@ -80,6 +83,7 @@ def test_a_recipe_that_is_not_toml_shows_its_line(tmp_path, text):
     [
         ("rollout.group=2.5", "it must be a whole number\n"),
         ("steps=abc", "it must be a whole number\n"),
+        (f"steps={'9' * 5_000}", "it must be a whole number\n"),
         ("policy.path=3", "it must be text\n"),
         ("policy.dtype=x", "it must be '"),
         ("optim.lr=-1", "it must be greater than"),

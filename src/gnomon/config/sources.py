@@ -74,7 +74,7 @@ def load(path: Path) -> Source:
     """A TOML recipe as a source. Raises: ConfigErrors when the file is missing or no TOML."""
     try:
         text = found(path).read_text("utf-8")
-        values = tomllib.loads(text)
+        values = parsed(text)
     except OSError as error:
         near = sibling(path, lambda path: path.suffix == ".toml") or nearest(path.name, recipes())
         fix = f"{near} is a recipe" if near else "give a path relative to this folder: dir/recipe.toml"
@@ -87,13 +87,24 @@ def load(path: Path) -> Source:
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"at line (\d+)", str(error))
         line = int(match[1]) if match else len(text.splitlines())
-        wrong = next(iter(text.splitlines()[line - 1 : line]), "").strip()
+        wrong = next(iter(text.splitlines()[line - 1 : line]), "").strip()[:80]
         problem = ConfigError(
             "E002", "the recipe is not valid TOML", where=f"{path}, line {line}: {wrong}", why=str(error),
             fix='write each setting once, as key = value, with quotes around text: env = "countdown"',
         )  # fmt: skip
         raise ConfigErrors([problem]) from error
     return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The tables of a TOML text. Raises: TOMLDecodeError, also for a number too long for `int` and for deep nesting."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        longest = max((len(line), -number) for number, line in enumerate(text.splitlines(), 1))
+        raise tomllib.TOMLDecodeError(f"{error} (at line {-longest[1]})") from error
 
 
 def found(path: Path) -> Path:
@@ -201,7 +212,7 @@ def put(values: dict[str, Any], key: str, value: Any) -> None:
 
 def value_of(raw: str) -> Any:
     try:
-        return tomllib.loads(f"x = {raw}")["x"]
+        return parsed(f"x = {raw}")["x"]
     except tomllib.TOMLDecodeError:
         return raw
 
