@@ -11,12 +11,15 @@ import pytest
 from audit.defects import DEFECTS, EmptySlotPays, Sound, ToolBonus
 from envs.test_check import Guessing
 from gnomon.audit import AXES, Severity, audit, preflight, read_tasks, subject_of
+from gnomon.audit.corpus import hostile_calls
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.frame import Frame, learnt
+from gnomon.audit.reach import Reach
 from gnomon.audit.sentinels import best_without_correct, paid_parts
 from gnomon.audit.text import report_text, sarif
 from gnomon.envs import ENVS, Countdown
 from gnomon.errors import ConfigError
+from gnomon.types import Message, Task
 
 TASKS = 24
 """Enough for every defect that is planted here; a whole audit takes 200."""
@@ -171,3 +174,10 @@ class Bare:
 
     def verify(self, task: object, reply: str) -> None:
         raise NotImplementedError
+
+
+def test_powers_of_a_prompt_s_numbers_are_in_order_of_size_however_long_they_are():
+    long = "7" * 5_000
+    task = Task(id="a", answer="1", messages=(Message(role="user", content=f"Add 30, {long}, 4 and 007."),))
+    *_, rising, falling = (reply for _, reply in hostile_calls([task], Frame("", ""), None, Reach()))
+    assert rising == f"4**007**30**{long}" and falling == f"{long}**30**007**4"

@@ -79,6 +79,16 @@ def test_rows_train_a_model_folder(
     trained(tmp_path, asked)
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_few_rows_train(count: int, model: Path, tmp_path: Path) -> None:
+    """A policy that answers by luck is right on all of so few tasks: that is no fault of the verifier."""
+    rows = [{"prompt": f"What is {a} + {a}?", "answer": str(2 * a)} for a in range(count)]
+    (tmp_path / "few.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    few = (word for word in SMALL if word not in ("prompts=2", "eval.tasks=2"))
+    done = command("train", "few.jsonl", f"policy={model}", *few, "prompts=1", "eval.tasks=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_rows_and_a_reward_train_a_model_folder(model: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(CAPITALS)
     (tmp_path / "reward.py").write_text(REWARD)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gnomon.audit.case import Case, excerpt, stated_answer
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.frame import KNOWN
-from gnomon.audit.judging import WAITED, Bench, Judgement, judgement_of
+from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.workers import Returned
 
 __all__ = ["probe"]
@@ -94,9 +94,9 @@ def always_exceeded(case: Case, late: Sequence[Judgement], count: int) -> Findin
     fix = (
         "make the verifier faster; audit.acknowledge='[\"availability.always_exceeded\"]' accepts the verifier untested"
     )
-    if first.detail.startswith(WAITED):
+    if first.resource == "wall":
         fix = f"give what the verifier waits for (a server, a lock, input) a time limit below {limit:g} s"
-    elif first.out_of_memory:
+    elif first.resource == "memory":
         fix = case.subject.limits.more_memory
     elif isinstance(
         outcome := case.workers.ask(judged_twice, first.index, first.reply, fresh=True, patience=OWN_LIMIT), Returned
@@ -127,7 +127,7 @@ def own_limit(case: Case, late: Sequence[Judgement]) -> list[Judgement]:
 
     Empty otherwise, and if a text exceeded the memory limit, because more time does not help there.
     """
-    slow = sorted((r for r in late if not r.out_of_memory), key=lambda r: (not case.reached(r), len(r.reply)))
+    slow = sorted((r for r in late if r.resource != "memory"), key=lambda r: (not case.reached(r), len(r.reply)))
     again: list[Judgement] = []
     for judgement in slow[:TRIED] if len(slow) == len(late) else ():
         outcome = case.workers.ask(judgement_of, judgement.index, judgement.reply, patience=OWN_LIMIT)

@@ -29,12 +29,18 @@ def hostile_calls(tasks: Sequence[Task], frame: Frame, gold: str | None, reach: 
             if gold is None or reply not in (gold, frame.put(gold)):
                 yield 0, reply
     for index in sorted(range(len(tasks)), key=lambda i: -len(NUMBER.findall(prompt(tasks[i]))))[:3]:
-        numbers = sorted({n for n in NUMBER.findall(prompt(tasks[index])) if n.isdigit()}, key=int)
+        numbers = sorted({n for n in NUMBER.findall(prompt(tasks[index])) if n.isdigit()}, key=value)
         supplied = tasks[index].info.get("numbers")
         supplied = sorted(map(str, supplied), key=len) if isinstance(supplied, list | tuple) else []
         for order in (numbers, numbers[::-1], supplied, supplied[::-1]):
             if len(order) > 1:
                 yield index, frame.put("**".join(order))
+
+
+def value(digits: str) -> tuple[int, str]:
+    """Sorts numbers by size, of any length: `int` refuses those of more than 4,300 digits."""
+    significant = digits.lstrip("0")
+    return len(significant), significant
 
 
 def prompt(task: Task) -> str:

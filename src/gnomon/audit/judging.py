@@ -24,15 +24,13 @@ from gnomon.integrations.rewards.base import clipped
 from gnomon.sandbox import Limits
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
-from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned, own_cpu
+from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Resource, Returned, own_cpu
 
-__all__ = ["WAITED", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
+__all__ = ["Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
 
 WALL, SPARE = 8.0, 3.0
 """Wall-clock limit of one verdict as a multiple of its CPU limit, because the machine may be busy. A verifier that runs
 code ends it at a limit of its own, so it gets `SPARE` seconds more than that."""
-WAITED = "no verdict after"
-"""Words of a judgement that exceeds the limit by the clock."""
 PATIENCE = 20
 """Factor on these limits for a probe of many verdicts."""
 SHIFT = 0.1
@@ -69,6 +67,8 @@ class Judgement:
     span: tuple[int, int] | None = None
     detail: str = ""
     """The reason in the verdict, or what happened instead of a verdict."""
+    resource: Resource | None = None
+    """The limit that was exceeded."""
     place: str = ""
     """The place in the code that raised."""
     seconds: float = 0.0
@@ -77,10 +77,6 @@ class Judgement:
     @property
     def correct(self) -> bool:
         return self.status is Status.CORRECT
-
-    @property
-    def out_of_memory(self) -> bool:
-        return self.outcome == "exceeded" and self.detail.endswith("of memory")
 
     @property
     def same(self) -> tuple[object, ...]:
@@ -301,11 +297,11 @@ def instead(outcome: Outcome, index: int, reply: str, limits: VerdictLimits, wal
         case Exceeded(resource):
             reasons = {
                 "cpu": f"over {limits.seconds:g} s of processor time",
-                "wall": f"{WAITED} {wall:g} s",
+                "wall": f"no verdict after {wall:g} s",
                 "memory": f"over {limits.memory // 2**20} MiB of memory",
                 "output": "a verdict too large to send",
             }
-            return Judgement(index=index, reply=reply, outcome="exceeded", detail=reasons[resource])
+            return Judgement(index=index, reply=reply, outcome="exceeded", detail=reasons[resource], resource=resource)
         case Died():
             return Judgement(index=index, reply=reply, outcome="died", detail="the process died during the call")
         case Raised(error):

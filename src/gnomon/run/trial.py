@@ -65,7 +65,7 @@ def trial(env: Env, limits: VerdictLimits = LIMITS) -> list[Judgement]:
                 raise VerifierError(
                     "E109", f"{subject.name} cannot be imported in another process", where=defined(env), why=str(error)
                 ) from error
-            if judgement.out_of_memory:
+            if judgement.resource == "memory":
                 raise too_large(env, judgement, limits)
             if judgement.outcome in ("raised", "invalid") and not math.isfinite(judgement.reward):
                 raise broken(env, judgement)

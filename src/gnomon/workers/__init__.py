@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnomon.workers.import_time import own_cpu
-from gnomon.workers.outcomes import Died, Exceeded, Lost, Outcome, Raised, Returned
+from gnomon.workers.outcomes import Died, Exceeded, Lost, Outcome, Raised, Resource, Returned
 from gnomon.workers.pool import Affinity, Pool
 from gnomon.workers.serialise import Carried, packed
 
@@ -16,6 +16,7 @@ __all__ = [
     "Outcome",
     "Pool",
     "Raised",
+    "Resource",
     "Returned",
     "own_cpu",
     "packed",

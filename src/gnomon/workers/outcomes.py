@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Died", "Exceeded", "Lost", "Outcome", "Raised", "Returned"]
+__all__ = ["Died", "Exceeded", "Lost", "Outcome", "Raised", "Resource", "Returned"]
+
+Resource = Literal["cpu", "wall", "memory", "output"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Raised:
 class Exceeded:
     """The call exceeded a limit and was killed."""
 
-    resource: Literal["cpu", "wall", "memory", "output"]
+    resource: Resource
 
 
 @dataclass(frozen=True, slots=True)
