@@ -11,7 +11,8 @@ import pytest
 import safetensors.torch
 
 from commands import command, python
-from gnomon.cli import below_home, run_folder
+from gnomon.cli import below_home
+from gnomon.commands.training import run_folder
 from gnomon.config import RunConfig, Source, load, overrides, resolve
 from gnomon.errors import ConfigErrors, ResourceError, is_full
 from gnomon.store import Run, require_free

@@ -1,1 +1,1 @@
-"""Commands in modules of their own; `gnomon.cli` registers them."""
+"""The commands, by topic; `gnomon.cli` assembles them. Heavy imports happen inside the commands that need them."""

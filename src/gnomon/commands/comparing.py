@@ -1,4 +1,4 @@
-"""`gnomon gain`, `compare`, `transfer` and `diverge`: what training added, and what differs between runs."""
+"""`gnomon gain`, `compare`, `transfer`, `diff` and `diverge`: what training added, and what differs between runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnomon.errors import ConfigError
 from gnomon.reading.lines import say
 from gnomon.terminal import put
 
-__all__ = ["compare", "diverge", "gain", "transfer"]
+__all__ = ["compare", "diff", "diverge", "gain", "transfer"]
 
 
 def gain(
@@ -89,3 +89,14 @@ def transfer(
     require_libraries()
     result = compared(runs)
     put(json.dumps(result.body(), indent=1)) if as_json else say(transfer_text(result))
+
+
+def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
+    """Compare two runs: settings, metrics, and the first record that differs."""
+    from dataclasses import asdict
+
+    from gnomon.store import diff as parting
+
+    difference = parting(a, b)
+    put(json.dumps(asdict(difference), indent=1, default=str)) if as_json else say(str(difference))
+    sys.exit(0 if not difference.parted else 1)

@@ -1,11 +1,10 @@
-"""Commands that examine before or beside a run: `gnomon doctor`, `plan`, `check-weights`, `conform`, `eval suite`."""
+"""Commands that examine before or beside a run: `gnomon doctor`, `plan`, `check-weights`, `conform`."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +18,8 @@ from gnomon.terminal import put
 
 if TYPE_CHECKING:
     from gnomon.config import RunConfig
-    from gnomon.run.suite import Result
 
-__all__ = ["check_weights", "config_or_run", "conform", "doctor", "evaluate_suite", "plan"]
+__all__ = ["check_weights", "config_or_run", "conform", "doctor", "plan"]
 
 
 def doctor(
@@ -169,19 +167,3 @@ def config_or_run(what: str, settings: list[str] | None) -> tuple[RunConfig, Pat
         return resolve(layers(what, settings))[0], None
     run = Path(what)
     return resolve([recorded(run / "recipe.toml"), overrides(list(settings or []), 2)])[0], run
-
-
-def evaluate_suite(names: Sequence[str], words: Sequence[str], pins: Path | None, as_json: bool) -> None:
-    """Evaluate the sets with these names, and print each as it ends."""
-    from gnomon.run.suite import pinned, suite, suite_text, write_pins
-
-    old_pins = pinned(pins)
-    results = suite(words, names, old_pins, print_nothing if as_json else lambda result: say(suite_text([result])))
-    if pins:
-        write_pins(pins, old_pins, results)
-    if as_json:
-        put(json.dumps({result.name: result.facts() for result in results}, indent=1))
-
-
-def print_nothing(result: Result) -> None:
-    """With `--json`, the results are printed together."""

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from gnomon.commands.words import Json
-from gnomon.config import overrides
 from gnomon.errors import ConfigError
 from gnomon.terminal import put
 
@@ -66,6 +65,8 @@ def line(step: int) -> None:
 
 
 def texts(words: list[str] | None, where: str) -> dict[str, str]:
+    from gnomon.config import overrides
+
     return {name: str(value) for name, value in overrides(list(words or []), 3).values.items()}
 
 

@@ -1,4 +1,4 @@
-"""Commands that read runs: `gnomon ls`, `gnomon tail` and `gnomon export-rollouts`."""
+"""Commands that read runs: `gnomon ls`, `tail`, `show`, `rank` and `verify`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
+from gnomon.commands.summary import summarised
 from gnomon.commands.words import Json, RunFolder
-from gnomon.errors import RunError
+from gnomon.errors import ConfigError, RunError
+from gnomon.extensions import folder_check
 from gnomon.reading.lines import say
 from gnomon.terminal import one_line, put
 
-__all__ = ["export_rollouts", "ls", "tail"]
+__all__ = ["ls", "rank", "show", "tail", "verify"]
 
 
 def ls(
@@ -79,22 +81,79 @@ def tail(
         sys.exit(130)
 
 
-def export_rollouts(
+def show(
     folder: RunFolder,
-    file: Annotated[Path, typer.Argument(metavar="FILE.parquet|FILE.jsonl|FOLDER", help="Must not exist.")],
-    tokens: Annotated[bool, typer.Option("--tokens", help="Add token ids and log-probabilities.")] = False,
+    place: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[attempt-N:][held-out:]STEP[:TASK[:SAMPLE]] | [held-out:]task:TASK",
+            help="A step, a task in a step, a rollout, or a task in all steps; held-out: selects held-out tasks.",
+        ),
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Print one line per rollout, without text.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the rollouts of a run for other software; a FOLDER is a data set for the Hugging Face hub."""
-    from gnomon.export.rollouts import export_rollouts as write
+    """Show a run: its summary, the text of a step, one rollout, or one task in all steps."""
+    from gnomon.reading import text as read
+    from gnomon.store import RunReader
 
-    def progress(done: int, total: int) -> None:
-        sys.stderr.write(f"\r{done} of {total} rollouts" + ("\n" if done == total else ""))
-        sys.stderr.flush()
-
-    quiet = as_json or not sys.stderr.isatty()
-    files = write(folder, file, tokens=tokens, progress=(lambda done, total: None) if quiet else progress)
+    with RunReader(folder) as reader:
+        if place is None:
+            facts: Any
+            facts, text = summarised(reader)
+        else:
+            address = read.parse_address(place)
+            if address.sample is not None:
+                facts = read.rollout(reader, address)
+                text = read.rollout_text(facts)
+            else:
+                facts = read.rollouts(reader, address)
+                text = read.rows_text(facts) if brief else read.groups_text(reader, facts)
     if as_json:
-        put(json.dumps({"place": str(file), "files": files}))
+        put(json.dumps(facts, indent=1))
+    elif place is None:
+        say(text)
+    else:
+        put(text)  # What a model wrote keeps its own lines.
+
+
+def verify(folder: RunFolder, as_json: Json = False) -> None:
+    """Recompute the hash of every record and checkpoint of a run, or of all runs of a study."""
+    from gnomon.store import verify as check
+
+    if (check_folder := folder_check(folder)) is not None:
+        sys.exit(check_folder(folder))
+    report = check(folder)
+    problems = [str(problem) for problem in report.problems]
+    facts = {"records": report.records, "fingerprint": report.fingerprint, "problems": problems}
+    put(json.dumps(facts, indent=1)) if as_json else say(str(report))
+    sys.exit(0 if report else 1)
+
+
+def rank(
+    folder: RunFolder,
+    by: Annotated[
+        str, typer.Option(help="variance: of all rewards of a task; drift: of its mean reward from visit to visit.")
+    ] = "variance",
+    out: Annotated[Path | None, typer.Option(help="Write the ranking to this file, for env.ranked.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Rank the train tasks of a run by the variance of their rewards: gnomon rank RUN --out ranked.json"""
+    from gnomon.reading.ranking import MEASURES
+    from gnomon.reading.ranking import rank as ranked
+    from gnomon.store import RunReader
+
+    if by not in MEASURES:
+        raise ConfigError("E005", f"cannot rank tasks by {by!r}", where="--by", fix=f"--by {MEASURES[0]}")
+    with RunReader(folder) as reader:
+        facts = ranked(reader, by)
+    text = json.dumps(facts, indent=1)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n", "utf-8")
+    if as_json:
+        put(text)
         return
-    put(f"{file}   {sum(files.values())} rollouts" + (f" in {', '.join(files)}" if file.is_dir() else ""))
+    for fact in facts["tasks"][:10]:
+        say(f"task {fact['index']:<10} {fact['visits']:>3} visits  mean {fact['mean']:.3f}  {by} {fact[by]:.4f}")
+    put(f"{len(facts['tasks'])} tasks" + (f" in {out}" if out else ""))

@@ -1,4 +1,4 @@
-"""`gnomon serve`: a policy or a checkpoint behind the APIs that agents speak."""
+"""Commands that serve until they are interrupted: `gnomon serve`, `serve-env` and `serve-learner`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from gnomon.commands.env_options import chosen_env
+from gnomon.commands.words import EnvName, Settings
 from gnomon.errors import ConfigError, ModelError
 from gnomon.terminal import put
 
-__all__ = ["serve"]
+__all__ = ["serve", "serve_env", "serve_learner"]
 
 KEY = "GNOMON_KEY"
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -42,4 +44,45 @@ def serve(
     put(f"serving {what} until interrupted (Ctrl-C)", flush=True)
     put(f"export OPENAI_BASE_URL={server.url}/v1 OPENAI_API_KEY={'$' + KEY if key else 'none'}", flush=True)
     put(f"export ANTHROPIC_BASE_URL={server.url} ANTHROPIC_API_KEY={'$' + KEY if key else 'none'}", flush=True)
+    server.run()
+
+
+def serve_env(
+    what: EnvName,
+    settings: Settings = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 chooses a free one.")] = 8765,
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 2,
+) -> None:
+    """Serve an environment over HTTP on localhost. The token is $GNOMON_TOKEN, or a new one."""
+    from gnomon.integrations.exports import Server
+
+    server = Server(chosen_env(what, settings), port=port, workers=workers, token=os.environ.get("GNOMON_TOKEN", ""))
+    put(f"serving {what} at {server.url}; Ctrl-C stops", flush=True)
+    if "GNOMON_TOKEN" not in os.environ:
+        put(f"export GNOMON_TOKEN={server.token}", flush=True)
+    try:
+        server.forever()
+    finally:
+        server.close()
+
+
+def serve_learner(
+    what: Annotated[str, typer.Argument(help="Recipe or environment of the runs that use this server.")],
+    settings: Settings = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 chooses a free one.")] = 8766,
+    host: Annotated[str, typer.Option(help="Address to listen on. Change it only in a network that you trust.")] = (
+        "127.0.0.1"
+    ),
+) -> None:
+    """Serve a learner over HTTP, for runs with learner=URL. The token is $GNOMON_LEARNER_TOKEN, or a new one."""
+    from gnomon.config import resolve
+    from gnomon.run.find import check_policy_config
+    from gnomon.run.learner_server import LearnerServer
+    from gnomon.run.subject import layers
+
+    config, _ = resolve(layers(what, settings), [check_policy_config])
+    server = LearnerServer(config, host=host, port=port, token=os.environ.get("GNOMON_LEARNER_TOKEN", ""))
+    put(f"serving a learner until interrupted (Ctrl-C); in the run, set learner={server.url}", flush=True)
+    if not os.environ.get("GNOMON_LEARNER_TOKEN"):
+        put(f"export GNOMON_LEARNER_TOKEN={server.token}", flush=True)
     server.run()

@@ -1,16 +1,17 @@
-"""The standard streams of a command: closed, limited to few characters, unread, or on a full disk."""
+"""The standard streams of a command: closed, limited to few characters, unread, on a full disk, or a terminal."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
 
 from gnomon.terminal import LOST
 
-__all__ = ["Finished", "lost_output", "open_streams"]
+__all__ = ["Finished", "counter", "lost_output", "open_streams"]
 
 
 class Finished(SystemExit):
@@ -42,3 +43,15 @@ def lost_output() -> str:
                 os.dup2(nothing, stream.fileno())
                 os.close(nothing)
     return next((error.strerror or str(error) for error in LOST if error.errno != errno.EPIPE), "")
+
+
+def counter(*, quiet: bool) -> Callable[[int, int], None]:
+    """A function that shows at a terminal how many rollouts are done; elsewhere, and if `quiet`, it shows nothing."""
+    if quiet or not sys.stderr.isatty():
+        return lambda done, total: None
+
+    def show(done: int, total: int) -> None:
+        sys.stderr.write(f"\r{done} of {total} rollouts" + ("\n" if done == total else ""))
+        sys.stderr.flush()
+
+    return show
