@@ -34,7 +34,7 @@ from gnomon.learners import Batch, TokenSequence
 from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.models import policy as policies
-from gnomon.models.attention import SPAN
+from gnomon.models.attention import SPAN, Form
 from gnomon.models.decode import Decode, Slots
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
@@ -50,23 +50,13 @@ class FusedPacked(Packed):
         super().__init__(trie, device)
         self.parts = [Padded([b for b in trie.branches if bool(b[1]) is later]) for later in (False, True)]
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
         out = torch.empty_like(query)
         for part in self.parts:
             if part.count:
                 q, k, v = query[part.asked], key[part.held], value[part.held]
                 q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-                found = fused(q, k, v, attn_mask=part.mask, scale=scale, enable_gqa=True)
+                found = fused(q, k, v, attn_mask=part.mask, scale=form.scale, enable_gqa=True)
                 out = out.index_put((part.asked[part.real],), found.transpose(1, 2)[part.real])
         return out
 
@@ -92,13 +82,11 @@ class Padded:
 class FusedDecode(Decode):
     """One fused call a token."""
 
-    def _rows(
-        self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None, cap: float | None
-    ) -> Tensor:
+    def _rows(self, query: Tensor, prompts: Slots, own: Slots, form: Form) -> Tensor:
         if self.far_size:
             raise SystemExit(f"a prompt has {SPAN} tokens or more; this benchmark compares shorter ones")
         keys, values = own.first(len(query), self.near_size)
-        return fused(query[:, :, None], keys, values, attn_mask=self.near, scale=scale, enable_gqa=True)[:, :, 0]
+        return fused(query[:, :, None], keys, values, attn_mask=self.near, scale=form.scale, enable_gqa=True)[:, :, 0]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import torch
 from plan import GPU_PAIRS, Pair, compared
 
 from gnomon.engines.noise import Noise, sample_tokens
+from gnomon.models.attention import Form
 from gnomon.models.flex import Flex
 from gnomon.models.packed import Packed
 from gnomon.models.trie import Trie
@@ -62,7 +63,7 @@ def attention(record: Record, kind: type[Packed | Flex]) -> tuple[float, float]:
     )
 
     def work() -> None:
-        layout.attend(0, query, key, value, 128**-0.5, None, None).sum().backward()
+        layout.attend(0, query, key, value, Form(128**-0.5)).sum().backward()
 
     if record.small:
         return timed(record, work), 0.0

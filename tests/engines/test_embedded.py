@@ -22,7 +22,7 @@ from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
 from gnomon.models import attention
 from gnomon.models.adapter import Adapter
-from gnomon.models.attention import Prefix
+from gnomon.models.attention import Form, Prefix
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.projection import entropy_of
@@ -80,9 +80,9 @@ def test_a_prompt_read_in_pieces_has_the_same_bits_and_holds_fewer_scores(window
     sizes, weighed = [], attention.weighed
     monkeypatch.setattr(attention, "weighed", lambda w, v: sizes.append(w.numel()) or weighed(w, v))
     padded = [prefix.padded(states) for states in (query, key, value)]
-    whole = prefix.attend(*padded, 0.25, window, cap)
+    whole = prefix.attend(*padded, Form(0.25, window, cap))
     monkeypatch.setattr(attention, "SCORES", 1)
-    assert torch.equal(prefix.attend(*padded, 0.25, window, cap), whole)
+    assert torch.equal(prefix.attend(*padded, Form(0.25, window, cap)), whole)
     assert len(sizes) == 7 and 6 * max(sizes[1:]) < sizes[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gnomon.models.attention import Form
 from gnomon.models.cudnn import LONG, Cudnn
 from gnomon.models.flex import Flex
 from gnomon.models.trie import Trie
@@ -32,7 +33,7 @@ def test_values_and_gradients_are_those_of_flex(lengths: tuple[int, ...]) -> Non
         random = torch.Generator().manual_seed(0)
         states = [torch.randn(len(trie), heads, 64, generator=random).bfloat16().cuda() for heads in (4, 2, 2)]
         inputs = [each.requires_grad_() for each in states]
-        out = kind(trie, "cuda").attend(0, *inputs, 0.125, None, None)
+        out = kind(trie, "cuda").attend(0, *inputs, Form(0.125))
         out.backward(torch.randn(out.shape, generator=random).bfloat16().cuda())
         found.append([out.detach(), *(each.grad for each in inputs)])
     for one, other in zip(*found, strict=True):

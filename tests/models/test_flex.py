@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as torch_flex
 
 from gnomon.errors import ModelError
+from gnomon.models.attention import Form
 from gnomon.models.backends import PACKED, has_experts
 from gnomon.models.flex import SIDE, Flex, plain
 from gnomon.models.packed import Packed
@@ -116,7 +117,7 @@ BOUNDS = {torch.float64: 1e-14, torch.float32: 2e-6, torch.float16: 8e-3, torch.
 def test_both_compute_the_same(dtype: torch.dtype, sinks: Tensor | None, window: int | None, cap: float | None) -> None:
     for trie in tries():
         q, k, v = states(len(trie), dtype)
-        one, other = (kind(trie).attend(0, q, k, v, 0.3, window, cap, sinks) for kind in (Packed, Flex))
+        one, other = (kind(trie).attend(0, q, k, v, Form(0.3, window, cap, sinks)) for kind in (Packed, Flex))
         torch.testing.assert_close(one, other, rtol=0, atol=BOUNDS[dtype])
 
 
@@ -130,7 +131,7 @@ def gradients(
     inputs = states(len(trie), torch.float64, grad=True)
     if sinks is not None:
         sinks = sinks.double().requires_grad_()
-    out = kind(trie).attend(0, *inputs, 0.3, window, cap, sinks)
+    out = kind(trie).attend(0, *inputs, Form(0.3, window, cap, sinks))
     inputs += [] if sinks is None else [sinks]
     weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).sin()
     return list(torch.autograd.grad((out * weight).sum(), inputs))
@@ -186,7 +187,7 @@ def test_the_compiled_kernel_reads_the_lists_of_blocks(
     assert len(trie) > 4 * SIDE
     monkeypatch.setattr("gnomon.models.flex.plain", torch.compile(plain, dynamic=False, fullgraph=True))
     q, k, v = states(len(trie), torch.float32)
-    one, other = (kind(trie).attend(0, q, k, v, 0.3, window, cap) for kind in (Packed, Flex))
+    one, other = (kind(trie).attend(0, q, k, v, Form(0.3, window, cap)) for kind in (Packed, Flex))
     torch.testing.assert_close(one, other, rtol=0, atol=BOUNDS[torch.float32])
 
 
@@ -207,7 +208,7 @@ def test_the_gradient_on_a_gpu(dtype: torch.dtype, window: int | None, cap: floa
         found = []
         for kind in (Packed, Flex):
             inputs = states(len(trie), dtype, grad=True, device="cuda")
-            out = kind(trie, "cuda").attend(0, *inputs, 0.3, window, cap)
+            out = kind(trie, "cuda").attend(0, *inputs, Form(0.3, window, cap))
             weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out).sin().to("cuda", dtype)
             found.append([x.cpu().double() for x in torch.autograd.grad((out * weight).sum(), inputs)])
         # With a window of one token, queries and keys have no gradient, so the error is compared with that of all.
@@ -239,6 +240,6 @@ def test_memory_grows_with_tokens_on_a_gpu() -> None:
         layout = Flex(trie, "cuda")
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        layout.attend(0, *inputs, 0.3, None, None).float().sum().backward()  # type: ignore[no-untyped-call]
+        layout.attend(0, *inputs, Form(0.3)).float().sum().backward()  # type: ignore[no-untyped-call]
         peaks.append(torch.cuda.max_memory_allocated() - before)
     assert peaks[1] <= 5 * peaks[0]

@@ -19,7 +19,7 @@ from gnomon.keys import Key
 from gnomon.models import policy as policies
 from gnomon.models import projection
 from gnomon.models.adapter import Adapter
-from gnomon.models.attention import NAME
+from gnomon.models.attention import NAME, Form
 from gnomon.models.folder import TINY
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
@@ -87,9 +87,9 @@ def passed(policy: Policy, rows: Sequence[Row] = ROWS) -> tuple[int, int, dict[s
 def attended(trie: Trie, window: int | None = None) -> tuple[int, int]:
     """Bytes that attention holds between forward and backward, and most bytes held."""
     layout, inputs = Packed(trie), states(len(trie), torch.float32, grad=True)
-    layout.attend(0, *inputs, 0.3, window, None)  # Makes what the layout keeps for all layers.
+    layout.attend(0, *inputs, Form(0.3, window))  # Makes what the layout keeps for all layers.
     with Held() as held:
-        out = layout.attend(0, *inputs, 0.3, window, None)
+        out = layout.attend(0, *inputs, Form(0.3, window))
         between = held.now
         torch.autograd.grad(out.sum(), inputs)
     return between, held.peak

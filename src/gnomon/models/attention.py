@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ __all__ = [
     "NEVER",
     "SPAN",
     "Flat",
+    "Form",
     "Layout",
     "additive",
     "attend_by_layout",
@@ -52,6 +53,19 @@ NEVER = -1e30
 """Added to a score that must not count; its exponential is exactly zero."""
 
 
+class Form(NamedTuple):
+    """How a layer weighs the keys that a query sees."""
+
+    scale: float
+    """Factor on the products of queries and keys."""
+    window: int | None = None
+    """The last positions that a query sees, its own among them."""
+    cap: float | None = None
+    """As of `capped`."""
+    sinks: Tensor | None = None
+    """[heads], as of `shares`."""
+
+
 class Layout(Protocol):
     """How the flat tokens of one pass go through a model."""
 
@@ -71,22 +85,8 @@ class Flat(Layout, Protocol):
         out = model.base_model(input_ids=ids[None], position_ids=self.positions[None], layout=self, use_cache=False)
         return out.last_hidden_state[0]  # type: ignore[no-any-return]
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
-        """[T, heads, size] of queries [T, heads, size], keys and values [T, kv_heads, size] of the flat tokens.
-
-        Args: window: the last positions that a query sees, its own among them; cap: as `capped`; sinks: [heads], as of
-            `shares`.
-        """
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
+        """[T, heads, size] of queries [T, heads, size], keys and values [T, kv_heads, size] of the flat tokens."""
         ...
 
 
@@ -109,7 +109,7 @@ def attend_by_layout(
     Raises: ModelError E308 where the keys are not those of the tokens.
     """
     layout: Flat = kwargs["layout"]
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    form = Form(query.shape[-1] ** -0.5 if scaling is None else scaling, sliding_window, softcap, s_aux)
     layer: int = module.layer_idx  # type: ignore[assignment]
     if key.shape[2] != query.shape[2]:
         raise ModelError(
@@ -121,7 +121,7 @@ def attend_by_layout(
         )
     # Rotary functions leave different strides, and a product of few rows has another kernel for each.
     q, k, v = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
-    return layout.attend(layer, q, k, v, scale, sliding_window, softcap, s_aux)[None], None
+    return layout.attend(layer, q, k, v, form)[None], None
 
 
 class Prefix:
@@ -137,16 +137,7 @@ class Prefix:
         """Flat prompt tokens [T, …] as [P, S, …]."""
         return spread(flat, self.place, tuple(self.real.shape))
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
         """Causal attention of every prompt to itself: padded [P, S, heads, size] in, flat tokens out."""
         heads, kv_heads = query.shape[2], key.shape[2]
         # Laid out as a whole pass has them: in bfloat16 a product sums in another order over transposed rows.
@@ -156,10 +147,10 @@ class Prefix:
         step, outputs = max(1, SCORES // (prompts * heads * length * SPAN)) * SPAN, []
         for start in range(0, length, step):
             stop = min(start + step, length)  # A query sees no key behind the last of its piece.
-            mask = additive(causal(position[start:stop], position[:stop], window)).repeat(heads // kv_heads, 1)
-            q = heads_first(query[:, start:stop], kv_heads) * scale
-            scores = capped(q @ k[:, :, :stop].transpose(2, 3), cap) + mask
-            of_queries = None if sinks is None else sinks.repeat_interleave(stop - start).view(kv_heads, -1)
+            mask = additive(causal(position[start:stop], position[:stop], form.window)).repeat(heads // kv_heads, 1)
+            q = heads_first(query[:, start:stop], kv_heads) * form.scale
+            scores = capped(q @ k[:, :, :stop].transpose(2, 3), form.cap) + mask
+            of_queries = None if form.sinks is None else form.sinks.repeat_interleave(stop - start).view(kv_heads, -1)
             weights = shares(scores, of_queries).to(v.dtype)
             outputs.append(tokens_first(weighed(weights, v[:, :, :stop]), heads))
         return gather(torch.cat(outputs, 1).flatten(0, 1), self.place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gnomon.models.attention import Form
 from gnomon.models.flex import Flex
 from gnomon.models.trie import Trie
 
@@ -29,23 +30,14 @@ class Cudnn(Flex):
         lengths = [len(path) for path, _ in trie.branches]
         self._lengths = lengths if alone and len(trie) >= LONG * len(lengths) else []
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
         size = query.shape[-1]
         fits = query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and size <= WIDEST and size % 8 == 0
-        if not self._lengths or not fits or window is not None or cap is not None or sinks is not None:
-            return super().attend(layer, query, key, value, scale, window, cap, sinks)
+        _, *special = form
+        if not self._lengths or not fits or any(part is not None for part in special):
+            return super().attend(layer, query, key, value, form)
         rows = zip(*(torch.split(states, self._lengths) for states in (query, key, value)), strict=True)
-        return torch.cat([causal(q, k, v, scale) for q, k, v in rows])
+        return torch.cat([causal(q, k, v, form.scale) for q, k, v in rows])
 
 
 def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:

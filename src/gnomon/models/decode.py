@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import QUERIES, SPAN, Flat, Prefix, additive, blocks, capped, shares, weighed
+from gnomon.models.attention import QUERIES, SPAN, Flat, Form, Prefix, additive, blocks, capped, shares, weighed
 from gnomon.models.kernels import compiles
 
 __all__ = ["Decode", "Plan"]
@@ -111,17 +111,7 @@ class Decode(Flat):
         self.positions, self.place, self.near, self.far, self.back, *aside = values
         self._aside = (aside[0], aside[1]) if aside else None
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
         if layer == len(self._own):
             self._prompts.append(Slots(key))
             self._own.append(Slots(key))
@@ -131,13 +121,13 @@ class Decode(Flat):
         self._tables += own.room(self.most, self.near_size, self.furthest)
         if self.prefix is None:
             self._remember(prompts, own, key, value)
-            return self._rows(query, prompts, own, scale, window, cap, sinks)
+            return self._rows(query, prompts, own, form)
         q, k, v = (self.prefix.padded(states[:cut]) for states in (query, key, value))
         for table, states in ((prompts.keys, k), (prompts.values, v)):
             table[self.new, :, : states.shape[1]] = states.transpose(1, 2)
         self._remember(prompts, own, key[cut:], value[cut:])
-        begun = self.prefix.attend(q, k, v, scale, window, cap, sinks)
-        return torch.cat([begun, self._rows(query[cut:], prompts, own, scale, window, cap, sinks)])
+        begun = self.prefix.attend(q, k, v, form)
+        return torch.cat([begun, self._rows(query[cut:], prompts, own, form)])
 
     def _remember(self, prompts: Slots, own: Slots, key: Tensor, value: Tensor) -> None:
         """Write the tokens of the rows, and in front of a row's first one the end of its prompt behind whole spans."""
@@ -149,18 +139,10 @@ class Decode(Flat):
                 table[self.begun, :, : self.tail] = states.transpose(1, 2)[group[:, None], at].transpose(1, 2)
         own.write(self.place, key, value)
 
-    def _rows(
-        self,
-        query: Tensor,
-        prompts: Slots,
-        own: Slots,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+    def _rows(self, query: Tensor, prompts: Slots, own: Slots, form: Form) -> Tensor:
         """One query of every row, [B, heads, size], to the whole spans of its prompt and to its own keys."""
         keys, values = own.first(len(query), self.near_size)
+        scale, window, cap, sinks = form
         q = query.reshape(len(query), keys.shape[1], -1, query.shape[-1]) * scale
         sinks = None if sinks is None else sinks.view(q.shape[1:3])
         near = capped((self._filled(q) @ keys.transpose(2, 3))[:, :, : q.shape[2]], cap) + self.near

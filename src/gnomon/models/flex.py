@@ -17,7 +17,7 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
-from gnomon.models.attention import Flat
+from gnomon.models.attention import Flat, Form
 from gnomon.models.backends import SMALLEST
 from gnomon.models.kernels import VARIANTS
 from gnomon.models.trie import Places, Trie
@@ -50,25 +50,15 @@ class Flex(Flat):
         self._place[: len(trie)] = trie.positions.numpy()
         self._masks: dict[int | None, BlockMask] = {}
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
         refuse(query, key, value)
         tokens, missing = len(query), len(self._end) - len(query)
         q, k, v = (
             (pad(x, (0, 0, 0, 0, 0, missing)) if missing else x).transpose(0, 1)[None] for x in (query, key, value)
         )
         kernel = fused() if query.is_cuda else plain
-        score_mod = None if cap is None else capping(cap, q.device)
-        return kernel(q, k, v, score_mod, self.mask(window), scale, sinks)[0].transpose(0, 1)[:tokens]
+        score_mod = None if form.cap is None else capping(form.cap, q.device)
+        return kernel(q, k, v, score_mod, self.mask(form.window), form.scale, form.sinks)[0].transpose(0, 1)[:tokens]
 
     def mask(self, window: int | None) -> BlockMask:
         """The block mask of a layer. Args: window: number of positions that a query sees, its own included."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import NEVER, SPAN, Flat, capped, shares
+from gnomon.models.attention import NEVER, SPAN, Flat, Form, capped, shares
 from gnomon.models.precision import at_least
 from gnomon.models.tiles import Band, Rows, Span, bands
 from gnomon.models.trie import Trie
@@ -28,18 +28,8 @@ class Packed(Flat):
         self._rows: dict[tuple[int, int], Rows] = {}
         self._masks: dict[int | None, list[Tensor]] = {}
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
-        return Attention.apply(query, key, value, sinks, self, scale, window, cap)  # type: ignore[no-any-return, no-untyped-call]
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
+        return Attention.apply(query, key, value, form.sinks, self, form)  # type: ignore[no-any-return, no-untyped-call]
 
     def rows(self, heads: int, kv_heads: int) -> Rows:
         """Where the vectors of tiles lie in a layer with so many heads."""
@@ -68,29 +58,19 @@ class Operands(NamedTuple):
 class Layer:
     """Queries, keys and values of a layer, [T, heads, size], and what each band of the layout makes of them."""
 
-    def __init__(
-        self,
-        layout: Packed,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        sinks: Tensor | None,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-    ) -> None:
+    def __init__(self, layout: Packed, query: Tensor, key: Tensor, value: Tensor, form: Form) -> None:
         self.bands, self.rows = layout.bands, layout.rows(query.shape[1], key.shape[1])
-        self._kv_heads, self._masks = key.shape[1], layout.masks(window)
+        self._kv_heads, self._masks = key.shape[1], layout.masks(form.window)
         self._query, *self._near = (states.reshape(-1, states.shape[2]) for states in (query, key, value))
         several = any(band.before for band in self.bands)
         self._far = [states.transpose(0, 1).contiguous() for states in (key, value)] if several else []
-        self._scale, self._window, self._cap = scale, window, cap
-        self._sinks = None if sinks is None else sinks.view(key.shape[1], 1, -1, 1)
+        sinks = None if form.sinks is None else form.sinks.view(key.shape[1], 1, -1, 1)
+        self.form = form._replace(sinks=sinks)
 
     def operands(self, at: int) -> Operands:
         """What the band at this place computes from."""
         band, count = self.bands[at], self._kv_heads * self.bands[at].tiles
-        query = self._query.index_select(0, self.rows.query[at]).mul_(self._scale)
+        query = self._query.index_select(0, self.rows.query[at]).mul_(self.form.scale)
         near = [x.index_select(0, self.rows.key[at]).view(count, band.keys, x.shape[1]) for x in self._near]
         if band.before:
             far = [x.index_select(1, band.stems).view(-1, band.before, x.shape[2]) for x in self._far]
@@ -100,8 +80,7 @@ class Layer:
 
     def weigh(self, at: int, operands: Operands) -> tuple[Tensor, Tensor | None]:
         """As `weigh`; every call has the same bits."""
-        band = self.bands[at]
-        return weigh(band, operands, self._masks[at], band.outside(self._window), self._cap, self._sinks)
+        return weigh(self.bands[at], operands, self._masks[at], self.form)
 
 
 class Attention(torch.autograd.Function):
@@ -113,31 +92,23 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        sinks: Tensor | None,
-        layout: Packed,
-        scale: float,
-        window: int | None,
-        cap: float | None,
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, layout: Packed, form: Form
     ) -> Tensor:
-        layer = Layer(layout, query, key, value, sinks, scale, window, cap)
+        layer = Layer(layout, query, key, value, form)
         size = value.shape[2]
         out = value.new_empty(layer.rows.queries, size)
         for at, (band, piece) in enumerate(zip(layer.bands, split(out, layer.rows.query), strict=True)):
             operands = layer.operands(at)
             weights, _ = layer.weigh(at, operands)
             summed(band, weights, operands, piece.view(len(operands.query), -1, size))
-        ctx.layout, ctx.settings = layout, (scale, window, cap)
+        ctx.layout, ctx.form = layout, form._replace(sinks=None)
         ctx.save_for_backward(query, key, value, sinks)
         return out.index_select(0, layer.rows.out).view(*query.shape[:2], size)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, sinks = ctx.saved_tensors
-        layer = Layer(ctx.layout, query, key, value, sinks, *ctx.settings)
+        layer = Layer(ctx.layout, query, key, value, ctx.form._replace(sinks=sinks))
         rows, by_out = layer.rows, grads[0].reshape(-1, value.shape[2])
         by_query = by_out.new_empty(rows.queries, query.shape[2])
         of_query = split(by_query, rows.query)
@@ -157,26 +128,29 @@ class Attention(torch.autograd.Function):
                     add_far(total, layer.bands[at], part)
             for total, part in zip(totals, near, strict=True):
                 add_near(total, span, part)
-        by_query = by_query.index_select(0, rows.out).mul_(ctx.settings[0]).view(query.shape)
-        return by_query, *totals, None if by_sink is None else by_sink.to(sinks.dtype), None, None, None, None
+        by_query = by_query.index_select(0, rows.out).mul_(ctx.form.scale).view(query.shape)
+        return by_query, *totals, None if by_sink is None else by_sink.to(sinks.dtype), None, None
 
 
-def weigh(
-    band: Band, operands: Operands, mask: Tensor, outside: Tensor | None, cap: float | None, sinks: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """[N, Q', S + K] the weights of earlier keys and of those of the span, and the derivatives of capped scores."""
+def weigh(band: Band, operands: Operands, mask: Tensor, form: Form) -> tuple[Tensor, Tensor | None]:
+    """[N, Q', S + K] the weights of earlier keys and of those of the span, and the derivatives of capped scores.
+
+    Args: mask: added to scores of keys of the span; form: its queries are scaled already, its sinks are
+        [kv_heads, 1, heads/kv_heads, 1].
+    """
     count, queries, _ = operands.query.shape
     scores = operands.query.new_empty(count, queries, band.before + band.keys)
     torch.bmm(operands.query, operands.key.transpose(1, 2), out=scores[..., band.before :])
     if band.before:
         scores[..., : band.before] = band.apart(torch.bmm(band.aside(operands.query), operands.far_key.transpose(1, 2)))
-    scores = capped(at_least(scores), cap)
-    slope = None if cap is None else 1 - (scores / cap).square()
+    scores = capped(at_least(scores), form.cap)
+    slope = None if form.cap is None else 1 - (scores / form.cap).square()
     by_tile = scores.view(-1, band.tiles, queries // band.queries, band.queries, scores.shape[2])
     by_tile[..., band.before :] += mask
+    outside = band.outside(form.window)
     if outside is not None:
         by_tile[..., : band.before].masked_fill_(outside, NEVER)
-    weights = shares(by_tile, sinks).view(scores.shape).to(operands.value.dtype)
+    weights = shares(by_tile, form.sinks).view(scores.shape).to(operands.value.dtype)
     return weights, None if slope is None else slope.to(operands.value.dtype)
 
 

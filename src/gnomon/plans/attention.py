@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
+from gnomon.models.attention import Form
 from gnomon.models.flex import Flex
 from gnomon.models.trie import Trie
 
@@ -22,18 +23,8 @@ class PlannedFlex(Flex):
         self.key_counts = trie.positions + 1
         """[T] keys that every query sees."""
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
-        pairs = int(self.key_counts.clamp(max=window).sum()) if window else int(self.key_counts.sum())
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
+        pairs = int(self.key_counts.clamp(max=form.window).sum()) if form.window else int(self.key_counts.sum())
         output: Tensor = planned_attention(query, key, value, pairs)[0]
         return output
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gnomon.config import RunConfig, recorded, resolve
-from gnomon.models.attention import Flat
+from gnomon.models.attention import Flat, Form
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Pass, Policy
 from gnomon.plans.count import Count
@@ -76,18 +76,8 @@ class Everything(Flat):
     windows: list[int | None] = field(default_factory=list)
     """Of the layers, as they are passed."""
 
-    def attend(
-        self,
-        layer: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        cap: float | None,
-        sinks: Tensor | None = None,
-    ) -> Tensor:
-        self.windows += [window] * (layer == len(self.windows))  # A layer may be computed again for its gradient.
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
+        self.windows += [form.window] * (layer == len(self.windows))  # A layer may be computed again for its gradient.
         times = query.shape[1] // key.shape[1]
         q, k, v = (states.transpose(0, 1) for states in (query, *(s.repeat_interleave(times, 1) for s in (key, value))))
         return torch.softmax(q @ k.transpose(1, 2), -1).to(v.dtype).matmul(v).transpose(0, 1)
