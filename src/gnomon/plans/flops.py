@@ -18,7 +18,7 @@ from gnomon.models.packed import Packed
 from gnomon.models.policy import Pass, Policy
 from gnomon.plans.count import Count
 from gnomon.plans.devices import GPUS
-from gnomon.plans.plan import trainable
+from gnomon.plans.subject import trainable
 from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.types import Group, Turn

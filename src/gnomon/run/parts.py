@@ -86,6 +86,16 @@ class Parts:
         return self.actor.engine
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The two that hold the policy, and how far they differ."""
+
+    learner: Learner
+    engine: Engine
+    mismatch: float | None
+    fleet: RayFleet | None
+
+
 def build(
     config: RunConfig,
     env: Env | None = None,
@@ -103,30 +113,9 @@ def build(
     judging_turns = config.rollout.judged_by == "policy"  # The question about a reply is one more turn.
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns + judging_turns)
     row = make_objective(config, passed.objective)
-    require_token_budgets(config, env, row)
-    tasks = make_tasks(config, env, row)
-    if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.
-        beginning(env, renderer)(tasks.tasks("train")[0].messages)
-    require_room_for_images(config, tasks.tasks("train")[0])
-    require_replay(config, tasks, row)
-    with phase("loading the policy"):
-        learner = passed.learner or make_trainer(config, row)
+    tasks = playable_tasks(config, env, row, renderer)
     with ExitStack() as undo:
-        if not passed.learner:
-            undo.callback(close, learner)
-        fleet = make_fleet(config, env, tasks) if config.placement.samplers else None
-        if fleet:
-            undo.callback(fleet.close)
-        with phase("comparing sampler and learner"):
-            engine, mismatch = (
-                (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
-            )
-        if not passed.engine:
-            undo.callback(engine.close)
-        share_base(engine, learner)
-        learner = alternating(learner, engine)
-        if config.rollout.in_flight and not passed.engine:
-            engine = make_in_flight(engine)
+        policies = make_policies(config, env, tasks, row, renderer, passed, phase, undo)
         workers = make_workers(config, env)
         undo.callback(workers.close)
         order = make_order(config, tasks, tokenizer, passed.curriculum)
@@ -134,31 +123,69 @@ def build(
             config,
             tasks,
             row,
-            engine,
+            policies.engine,
             tokenizer,
             renderer,
-            learner,
+            policies.learner,
             workers=workers,
             order=order,
             progress=progress,
         )
-        batches = make_batches(config, tasks, row, actor, learner, order)
-        credit = make_credit(config, tasks, row, renderer)
-        sets = make_sets(config, env, actor)
+        parts = Parts(
+            env=tasks,
+            actor=actor,
+            batches=make_batches(config, tasks, row, actor, policies.learner, order),
+            order=order,
+            learner=policies.learner,
+            objective=row,
+            credit=make_credit(config, tasks, row, renderer),
+            schedule=make_schedule(config),
+            mismatch=policies.mismatch,
+            fleet=policies.fleet,
+            sets=make_sets(config, env, actor),
+        )
         undo.pop_all()
-    return Parts(
-        env=tasks,
-        actor=actor,
-        batches=batches,
-        order=order,
-        learner=learner,
-        objective=row,
-        credit=credit,
-        schedule=make_schedule(config),
-        mismatch=mismatch,
-        fleet=fleet,
-        sets=sets,
-    )
+    return parts
+
+
+def playable_tasks(config: RunConfig, env: Env, row: Objective, renderer: Renderer) -> Env:
+    """The environment with the tasks of the run. Raises: what forbids to play them, before a policy is loaded."""
+    require_token_budgets(config, env, row)
+    tasks = make_tasks(config, env, row)
+    if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.
+        beginning(env, renderer)(tasks.tasks("train")[0].messages)
+    require_room_for_images(config, tasks.tasks("train")[0])
+    require_replay(config, tasks, row)
+    return tasks
+
+
+def make_policies(
+    config: RunConfig,
+    env: Env,
+    tasks: Env,
+    row: Objective,
+    renderer: Renderer,
+    passed: Passed,
+    phase: Phase,
+    undo: ExitStack,
+) -> Policies:
+    """Learner and engine, compared with each other. Args: undo: closes what was made, if a later part fails."""
+    with phase("loading the policy"):
+        learner = passed.learner or make_trainer(config, row)
+    if not passed.learner:
+        undo.callback(close, learner)
+    fleet = make_fleet(config, env, tasks) if config.placement.samplers else None
+    if fleet:
+        undo.callback(fleet.close)
+    with phase("comparing sampler and learner"):
+        engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
+    if not passed.engine:
+        undo.callback(engine.close)
+    share_base(engine, learner)
+    learner = alternating(learner, engine)
+    if config.rollout.in_flight and not passed.engine:
+        engine = make_in_flight(engine)
+    return Policies(learner=learner, engine=engine, mismatch=mismatch, fleet=fleet)
 
 
 @contextmanager
