@@ -26,6 +26,8 @@ __all__ = ["SHELF", "Image", "Shelf"]
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 SUFFIXES = {PNG: "png", JPEG: "jpg"}
+OTHERS = {b"GIF8": "GIF", b"RIFF": "WebP", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"<svg": "SVG"}
+"""How files of other formats begin."""
 SIDE, PIXELS, BYTES = 8192, 2**24, 2**25
 """Most pixels of a side, pixels of an image and bytes of a file."""
 NAME = 13
@@ -80,6 +82,12 @@ class Image:
     def token(self) -> int:
         """The id of its tokens in a prompt."""
         return -1 - int(self.sha256[:NAME], 16)
+
+    @property
+    def area(self) -> int:
+        """Pixels of the file."""
+        width, height = size_of(self.data)
+        return width * height
 
     @property
     def file_name(self) -> str:
@@ -169,8 +177,7 @@ def size_of(data: bytes) -> tuple[int, int]:
         return png_size(data)
     if data.startswith(JPEG):
         return next(jpeg_sizes(data))
-    kinds = {b"GIF8": "GIF", b"RIFF": "WebP", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"<svg": "SVG"}
-    kind = next((name for begin, name in kinds.items() if data.startswith(begin)), "")
+    kind = next((name for begin, name in OTHERS.items() if data.startswith(begin)), "")
     raise ValueError(f"its format is {kind}, and not PNG or JPEG" if kind else "it is neither a PNG nor a JPEG file")
 
 

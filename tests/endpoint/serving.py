@@ -120,6 +120,7 @@ def serving(
     max_tokens: int = 400,
     bounds: Bounds | None = None,
     largest: int = 2**20,
+    longest: int = 2**24,
     stop: tuple[str, ...] = (),
 ) -> Iterator[Served]:
     """An endpoint with one rollout."""
@@ -134,7 +135,7 @@ def serving(
         bounds=bounds or Bounds(calls=100),
         piece=lambda token: encoding.tokenizer.decode([token]),
     )
-    endpoint, ready = Endpoint(keepalive=keepalive, largest=largest), threading.Event()
+    endpoint, ready = Endpoint(keepalive=keepalive, largest=largest, longest=longest), threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
     endpoint.add("secret", recorder)
     loop = asyncio.new_event_loop()

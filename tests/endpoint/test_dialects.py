@@ -9,6 +9,7 @@ test_dialects   two turns and parallel calls go on from the sampled tokens; the 
 test_tree       arguments written anew; reasoning echoed, left out or altered; a format that removes reasoning; stop
                 strings written back; edits; another system prompt or tool list; summaries; sub-agents; truncated
                 turns; the order of parallel results and of arrival; random programs: trained = delivered, each once
+test_images     images in three dialects, of users and of tools; files, addresses and sizes that are refused; decoding
 test_exact      the gradient of branches, edits, summaries, repeated calls; a group's baseline counts rollouts
 test_programs   every way to end; no way out of the sandbox; counts of calls; killed workers, other numbers of workers,
                 killed and resumed runs: the same bytes
@@ -259,7 +260,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (PATHS[0], {"n": 2}, "n is not supported"),
     (PATHS[0], {"tool_choice": {"type": "function", "function": {"name": "add"}}}, "tool_choice"),
     (PATHS[0], {"response_format": {"type": "json_object"}}, "response_format"),
-    (PATHS[0], {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "image_url"),
+    (PATHS[0], {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input_audio"),
     (PATHS[0], {"tools": [{"type": "web_search"}]}, "web_search"),
     (PATHS[0], {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]}, "assistant"),
     (PATHS[0], {"messages": []}, "assistant"),
@@ -274,7 +275,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (PATHS[2], {"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
     (PATHS[2], {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
     (PATHS[2], {"tool_choice": {"type": "tool", "name": "add"}}, "tool_choice"),
-    (PATHS[2], {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "image"),
+    (PATHS[2], {"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}, "document"),
 ]  # fmt: skip
 
 

@@ -11,11 +11,16 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Encoder
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedTokenizerFast
 
+from rendering.structures import CALL
+
 PARTS = "{% for part in message['content'] %}"
 QWEN = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{% if message['content'] is string %}"
+    "{% if tools %}<|im_start|>system\n<tools>{% for t in tools %}\n{{ t | tojson }}{% endfor %}\n</tools><|im_end|>\n"
+    "{% endif %}{% for message in messages %}{% set result = message['role'] == 'tool' %}"
+    "<|im_start|>{{ 'user\n<tool_response>' if result else message['role'] }}\n{% if message['content'] is string %}"
     f"{{{{ message['content'] }}}}{{% else %}}{PARTS}{{% if part['type'] == 'image' %}}<|vision_start|><|image_pad|>"
-    "<|vision_end|>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "<|vision_end|>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}{{ '\n</tool_response>' if result }}"
+    f"{{% set m = message %}}{CALL}<|im_end|>\n{{% endfor %}}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 LLAVA = (
@@ -40,6 +45,7 @@ GEMMA = (
 TILES = [f"<row_{row}_col_{column}>" for row in range(1, 4) for column in range(1, 4)]
 SMOL_MARKS = ["<|im_start|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>", *TILES]
 QWEN_MARKS = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+QWEN_MARKS += ["<tool_call>", "</tool_call>"]
 GEMMA_MARKS = [
     "<bos>", "<end_of_turn>", "<start_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>"
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from gnomon.agents.dialect import Dialect, Event
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
 from gnomon.agents.fields import Body, absent, choice, entries, number, stops, text_of, tool_of
+from gnomon.agents.pictures import content_of
 from gnomon.types import Message, Tool, ToolCall
 
 __all__ = ["CHAT", "openai_error"]
@@ -54,9 +55,10 @@ def message_of(entry: Body) -> Message:
     if role not in ("system", "developer", "user", "assistant", "tool"):
         raise Refused(f"the role {role!r} is not supported", code="invalid_request")
     reasoning = entry.get("reasoning_content") or entry.get("reasoning")
+    content = entry.get("content")
     return Message(
         role="system" if role == "developer" else role,
-        content=text_of(entry.get("content")),
+        **(content_of(content) if role in ("user", "tool") else {"content": text_of(content)}),
         reasoning=reasoning if isinstance(reasoning, str) and role == "assistant" else None,
         calls=tuple(called(call) for call in entries(entry.get("tool_calls") or [], "tool_calls")),
         call_id=str(entry.get("tool_call_id") or ""),

@@ -25,6 +25,8 @@ DIALECTS = {dialect.path: dialect for dialect in (CHAT, RESPONSES, MESSAGES)}
 COUNT = "/messages/count_tokens"
 JSON = (b"content-type", b"application/json")
 FINAL = (b"x-should-retry", b"false")
+PIXELS = 2**26
+"""Of all images of a request."""
 
 
 class Gone(Exception):
@@ -37,11 +39,14 @@ class Endpoint:
     A request carries the key as bearer token, as `x-api-key`, or in its path, `/k/KEY/v1/…`. Clients do not retry what
     the endpoint refuses.
 
-    Args: keepalive: seconds between comments in a stream whose reply is still sampled; largest: bytes of a request.
+    Args: keepalive: seconds between comments in a stream whose reply is still sampled; largest: bytes of a request;
+        longest: bytes of a request beside its images.
     """
 
-    def __init__(self, *, keepalive: float = 3.0, largest: int = 2**25, model: str = "policy") -> None:
-        self.keepalive, self.largest, self.model = keepalive, largest, model
+    def __init__(
+        self, *, keepalive: float = 3.0, largest: int = 2**24, longest: int = 2**24, model: str = "policy"
+    ) -> None:
+        self.keepalive, self.largest, self.longest, self.model = keepalive, largest, longest, model
         self.anyone: Responder | None = None
         """Answers requests with an unknown key. None refuses them."""
         self._responders: dict[str, Responder] = {}
@@ -79,7 +84,15 @@ class Endpoint:
             return await respond(send, 200, whole if path == "/models" else model)
         if method != "POST" or path not in (*DIALECTS, COUNT):
             raise Refused(f"{method} {path} does not exist here", status=404, code="not_found")
-        request = self._request(await body_of(receive, headers, self.largest), dialect, headers)
+        body = await body_of(receive, headers, self.largest)
+        request = self._request(body, dialect, headers)
+        encoded = sum(len(image.data) for message in request.messages for image in message.images) * 4 // 3
+        if len(body) - encoded > self.longest:
+            raise too_large(f"the text of the request has more than {self.longest} bytes")
+        if images := request.images:
+            if sum(image.area for image in images) > PIXELS:
+                raise too_large(f"the images of the request have more than {PIXELS} pixels")
+            await asyncio.to_thread(responder.see, images)
         if path == COUNT:
             return await respond(send, 200, {"input_tokens": responder.count(request)})
         return await self._answer(responder, request, dialect, receive, send)
@@ -173,18 +186,22 @@ async def body_of(receive: Receive, headers: Mapping[str, str], largest: int) ->
     """Raises: Refused for a body that is compressed or too large; Gone."""
     if headers.get("content-encoding", "identity") != "identity":
         raise Refused("compressed bodies are not supported", status=415, code="unsupported_encoding")
-    body = bytearray()
+    body, why = bytearray(), f"the body is larger than {largest} bytes"
     if int(headers.get("content-length") or 0) > largest:
-        raise Refused(f"the body is larger than {largest} bytes", status=413, code="request_too_large")
+        raise too_large(why)
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Gone
         body += message.get("body", b"")
         if len(body) > largest:
-            raise Refused(f"the body is larger than {largest} bytes", status=413, code="request_too_large")
+            raise too_large(why)
         if not message.get("more_body"):
             return bytes(body)
+
+
+def too_large(why: str) -> Refused:
+    return Refused(why, status=413, code="request_too_large")
 
 
 async def disconnected(receive: Receive) -> None:

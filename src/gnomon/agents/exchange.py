@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from gnomon.images import Image
 from gnomon.rendering import Reply
 from gnomon.types import Completion, Finish, Message, Tool
 
@@ -59,6 +60,10 @@ class ChatRequest:
     retry: bool = False
     """Whether the client repeats a request whose response it did not get."""
 
+    @property
+    def images(self) -> set[Image]:
+        return {image for message in self.messages for image in message.images}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
@@ -88,7 +93,7 @@ def meaning(message: Message) -> str:
     Clients trim the text of replies and write arguments anew, so neither is compared character by character.
     """
     if message.role != "assistant":
-        return json.dumps([message.role, message.content])
+        return json.dumps([message.role, message.content, *(image.sha256 for image in message.images)])
     calls = [json.dumps([call.name, call.value], sort_keys=True) for call in message.calls]
     return json.dumps([message.role, message.content.strip(), calls])
 

@@ -57,9 +57,7 @@ def text_of(content: Any, kinds: Iterable[str] = ("text", "input_text", "output_
     for part in entries(content, "content"):
         kind = part.get("type", "text")
         if kind not in kinds:
-            raise Refused(
-                f"content of type {kind!r} is not supported: only text can be trained", code="unsupported_content"
-            )
+            raise Refused(f"content of type {kind!r} is not supported in such a message", code="unsupported_content")
         texts.append(str(part.get("text", "")))
     return "".join(texts)
 

@@ -9,6 +9,7 @@ from typing import Any
 from gnomon.agents.dialect import Dialect, Event, compact
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
 from gnomon.agents.fields import Body, absent, choice, entries, number, stops, text_of, tool_of
+from gnomon.agents.pictures import content_of
 from gnomon.types import Message, Tool, ToolCall
 
 __all__ = ["MESSAGES"]
@@ -48,7 +49,7 @@ def system_of(content: Any) -> list[Message]:
 
 
 def messages_of(entry: Body) -> Iterator[Message]:
-    """Yield the messages of an entry: its tool results one by one, then its text."""
+    """Yield the messages of an entry: its tool results one by one, then its text and images."""
     role, content = entry.get("role"), entry.get("content")
     if role not in ("system", "user", "assistant"):
         raise Refused(f"the role {role!r} is not supported", code="invalid_request")
@@ -58,10 +59,10 @@ def messages_of(entry: Body) -> Iterator[Message]:
         return
     results = [block for block in blocks if block.get("type") == "tool_result"]
     for block in results:
-        yield Message(role="tool", content=text_of(block.get("content")), call_id=str(block.get("tool_use_id", "")))
+        yield Message(role="tool", call_id=str(block.get("tool_use_id", "")), **content_of(block.get("content")))
     others = [block for block in blocks if block.get("type") != "tool_result"]
     if others or not results:
-        yield Message(role=role, content=text_of(others))
+        yield Message(role=role, **(content_of(others) if role == "user" else {"content": text_of(others)}))
 
 
 def assistant(blocks: Any) -> Message:

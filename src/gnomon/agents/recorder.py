@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Protocol
 
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, reply_message
+from gnomon.agents.pictures import refused_image
 from gnomon.agents.tree import Begin, Node, Prompt, Tree, sampling_key
 from gnomon.errors import GnomonError
+from gnomon.images import Image
 from gnomon.keys import Key
 from gnomon.rendering import Renderer
 from gnomon.rendering.plain import Plain
+from gnomon.rendering.sight import decode_images
 from gnomon.types import CALL_LIMITS, Calls, Completion, Request, Sampling, Turn
 
-__all__ = ["Bounds", "Policy", "Recorder", "Responder", "Sample", "prompt_of", "reply_of"]
+__all__ = ["Bounds", "Policy", "Recorder", "Responder", "Sample", "prompt_of", "reply_of", "see"]
 
+IMAGES = 2**26
+"""Bytes of all different images of a rollout: each is kept."""
 Sample = Callable[[Request], Awaitable[Completion]]
 
 
@@ -27,6 +32,10 @@ class Responder(Protocol):
 
     async def answer(self, request: ChatRequest) -> ChatReply:
         """Raises: Refused."""
+        ...
+
+    def see(self, images: Collection[Image]) -> None:
+        """Decode the images of a request, in a thread, before anything else is asked. Raises: Refused."""
         ...
 
     def settle(self, outcome: ChatReply | Refused, delivered: bool) -> None:
@@ -58,6 +67,8 @@ class Bounds:
     """Largest number of sampled tokens over all calls."""
     context: int | None = None
     """Largest number of tokens of one call, prompt and reply."""
+    blind: str = ""
+    """Why the run takes no images; empty if it does."""
 
 
 class Recorder:
@@ -94,10 +105,20 @@ class Recorder:
         self._required = self._retried = 0
         self.error: BaseException | None = None
         """An error of the engine, which the run must raise."""
+        self._images: dict[str, int] = {}
+        """Bytes of the images that were sent, by hash."""
         self._closed = ""
         self._work: dict[int, asyncio.Task[None]] = {}
         """By identity of the node: what samples it."""
         self._named: dict[str, Node] = {}
+
+    def see(self, images: Collection[Image]) -> None:
+        if self.bounds.blind:
+            raise refused_image(self.bounds.blind, code="unsupported_image")
+        see(self.renderer, images)
+        self._images |= {image.sha256: len(image.data) for image in images}
+        if sum(self._images.values()) > IMAGES:
+            raise Refused(f"the images of the rollout have more than {IMAGES} bytes", status=413, code="limit_images")
 
     async def answer(self, request: ChatRequest) -> ChatReply:
         """The reply of the policy. Raises: Refused."""
@@ -213,6 +234,15 @@ class Recorder:
         return replace(reply, cached_tokens=cached)
 
 
+def see(renderer: Renderer, images: Collection[Image]) -> None:
+    """Decode images, which takes long, so that rendering finds them decoded. Raises: Refused."""
+    try:
+        decode_images(renderer, images)
+    except GnomonError as error:
+        why = f"{error.what}: {error.why}"
+        raise refused_image(why, code="invalid_image" if error.code == "E188" else "unsupported_image") from None
+
+
 def prompt_of(tree: Tree, renderer: Renderer, request: ChatRequest) -> Prompt:
     """A request as tokens. Raises: Refused."""
     if not request.messages or request.messages[-1].role == "assistant":
@@ -224,7 +254,8 @@ def prompt_of(tree: Tree, renderer: Renderer, request: ChatRequest) -> Prompt:
         # Plain text does not list tools; there, the program's messages describe them.
         return tree.prompt(request.messages, () if isinstance(renderer, Plain) else request.tools)
     except GnomonError as error:
-        raise Refused(f"the model's format cannot express the request: {error}", code="unsupported") from None
+        code = "unsupported_image" if error.code == "E330" else "unsupported"
+        raise Refused(f"the model's format cannot express the request: {error}", code=code) from None
 
 
 def reply_of(

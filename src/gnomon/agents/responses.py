@@ -11,6 +11,7 @@ from gnomon.agents.chat import openai_error
 from gnomon.agents.dialect import Dialect, Event
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
 from gnomon.agents.fields import Body, absent, choice, entries, number, text_of, tool_of
+from gnomon.agents.pictures import content_of
 from gnomon.types import Message, Tool, ToolCall
 
 __all__ = ["RESPONSES"]
@@ -57,7 +58,7 @@ def messages_of(items: Sequence[Body]) -> list[Message]:
         kind = item.get("type", "message")
         if kind == "function_call_output":
             messages.append(
-                Message(role="tool", content=text_of(item.get("output")), call_id=str(item.get("call_id", "")))
+                Message(role="tool", call_id=str(item.get("call_id", "")), **content_of(item.get("output")))
             )
             open_reply = False
         elif kind == "message" and item.get("role") != "assistant":
@@ -79,7 +80,9 @@ def other_message(item: Body) -> Message:
     role = item.get("role")
     if role not in ("system", "developer", "user"):
         raise Refused(f"the role {role!r} is not supported", code="invalid_request")
-    return Message(role="system" if role == "developer" else role, content=text_of(item.get("content")))
+    if role == "user":
+        return Message(role=role, **content_of(item.get("content")))
+    return Message(role="system", content=text_of(item.get("content")))
 
 
 def part_of(kind: str, item: Body) -> Message:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any
 
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused
-from gnomon.agents.recorder import Sample, prompt_of, reply_of
+from gnomon.agents.recorder import Sample, prompt_of, reply_of, see
 from gnomon.agents.tree import Begin, Prompt, Tree
+from gnomon.images import Image
 from gnomon.keys import Key
 from gnomon.rendering import Renderer
 from gnomon.types import Request, Sampling
@@ -36,6 +37,9 @@ class Stateless:
     ) -> None:
         self.renderer, self.key, self.max_tokens = renderer, key, max_tokens
         self._begin, self._sample, self._piece, self._numbers = begin, sample, piece, count()
+
+    def see(self, images: Collection[Image]) -> None:
+        see(self.renderer, images)
 
     async def answer(self, request: ChatRequest) -> ChatReply:
         """Raises: Refused."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import transformers
@@ -45,6 +46,8 @@ class ImageReader:
             raise
         except Exception as error:  # A folder may hold anything.
             raise self._broken(error) from error
+        self._lock = Lock()
+        """Its tokenizer can be used by one thread, and one large picture at a time fits into memory."""
         self.mark = str(self._own.image_token)
         """What a chat template writes for an image."""
         self._part = str(self._own.tokenizer.convert_ids_to_tokens(self.token_id))
@@ -74,13 +77,14 @@ class ImageReader:
     @lru_cache(maxsize=RECENT)  # noqa: B019
     def read(self, image: Image) -> tuple[str, Mapping[str, Tensor]]:
         """Text and inputs of an image. Raises: as `text`."""
-        picture = image.pixels()
-        try:
-            output = self._own(
-                text=[self.mark], images=[picture], return_tensors="pt", return_text_replacement_offsets=True
-            )
-        except Exception as error:
-            raise self._broken(error) from error
+        with self._lock:
+            picture = image.pixels()
+            try:
+                output = self._own(
+                    text=[self.mark], images=[picture], return_tensors="pt", return_text_replacement_offsets=True
+                )
+            except Exception as error:
+                raise self._broken(error) from error
         return output["text_replacement_offsets"][0][0]["replacement"], {
             name: value for name, value in output.items() if name not in TEXT
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from typing import Protocol, runtime_checkable
@@ -14,7 +14,7 @@ from gnomon.rendering.base import Origin, Segments
 from gnomon.rendering.encoding import Encoding, Piece
 from gnomon.types import Message
 
-__all__ = ["Sight", "require_sight"]
+__all__ = ["Sight", "decode_images", "require_sight"]
 
 
 @runtime_checkable
@@ -80,6 +80,17 @@ def require_sight(renderer: object, messages: Sequence[Message]) -> None:
     encoding = getattr(renderer, "encoding", None)
     if not isinstance(renderer, Templated) or image_token(renderer.encoding.tokenizer.folder) is None:
         raise no_sight(encoding, f"its prompts, written by {type(renderer).__name__}, have no place for one")
+
+
+def decode_images(renderer: object, images: Collection[Image]) -> None:
+    """Decode images for a renderer, which keeps the last ones. Raises: as `require_sight` and `Sight.encode`."""
+    require_sight(renderer, [Message(role="user", images=tuple(images))])
+    from gnomon.models.image_reader import reader_of
+
+    reader = reader_of(renderer.encoding.tokenizer.folder)  # type: ignore[attr-defined]
+    assert reader is not None
+    for image in images:
+        reader.read(image)
 
 
 def no_sight(encoding: Encoding | None, why: str) -> ModelError:

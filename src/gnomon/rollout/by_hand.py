@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, meaning
 from gnomon.envs.agent import Launch
+from gnomon.images import Image
 from gnomon.rollout.programs import Programs
 from gnomon.types import Message, ToolCall
 
@@ -42,6 +43,9 @@ class Person:
     _seen: tuple[Message, ...] = ()
     _replies: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def see(self, images: Collection[Image]) -> None:
+        """Nothing is decoded: a person opens the files."""
 
     async def answer(self, request: ChatRequest) -> ChatReply:
         async with self._turn:

@@ -38,8 +38,8 @@ DESCRIPTORS = 16
 """Open files of a program on this side: its sandbox, pipes and connections."""
 CONNECTIONS = 128
 """Of a program at once."""
-LARGEST = 2**22
-"""Bytes of a request. A longer one would keep the run from its other programs."""
+LONGEST = 2**22
+"""Bytes of a request beside its images. A longer one would keep the run from its other programs."""
 
 
 def most() -> int:
@@ -67,7 +67,7 @@ class Programs:
         loop = asyncio.get_running_loop()
         if self._waiting is None or self._loop is not loop:
             self._waiting, self._loop = asyncio.Semaphore(self.room), loop
-        endpoint = Endpoint(model=MODEL, largest=LARGEST)
+        endpoint = Endpoint(model=MODEL, longest=LONGEST)
         endpoint.add(key, recorder)
         async with self._waiting:
             session = await asyncio.to_thread(started, launch, variables(launch, key))

@@ -47,6 +47,8 @@ class Limits:
     """Largest number of tokens of one player's conversation, sampled and observed."""
     seconds: float = inf
     """Wall-clock seconds for all episodes played together. A run that reaches this limit is not reproducible."""
+    blind: str = ""
+    """Why images of a program are refused; empty where the run takes them."""
     failures: float = 0.005
     """Largest fraction of rollouts in which the environment may fail before the run stops."""
 
@@ -183,7 +185,9 @@ class LocalRunner:
             speaker.reply,
             key=key,
             sampling=episode.sampling,
-            bounds=Bounds(calls=launch.calls, tokens=launch.tokens, context=self.limits.context),
+            bounds=Bounds(
+                calls=launch.calls, tokens=launch.tokens, context=self.limits.context, blind=self.limits.blind
+            ),
             piece=lambda token: self.tokenizer.decode([token]),
         )
         end = (await self.programs.play(launch, recorder, key.at("endpoint").bytes.hex())).dumps(launch.files)

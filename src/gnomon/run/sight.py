@@ -8,13 +8,18 @@ from gnomon.errors import ConfigError
 from gnomon.run.makers.policy import attention_of
 from gnomon.types import Task
 
-__all__ = ["require_room_for_images"]
+__all__ = ["require_room_for_images", "without_room"]
 
 
 def require_room_for_images(config: RunConfig, task: Task) -> None:
     """Raises: ConfigError E189 for a task with images, and parts of a run that do not take them."""
-    if not any(message.images for message in task.messages):
-        return
+    error = without_room(config)
+    if error is not None and any(message.images for message in task.messages):
+        raise error
+
+
+def without_room(config: RunConfig) -> ConfigError | None:
+    """E189 for settings that do not take images; None where they do."""
     placement = config.placement
     settings = {
         "policy.attention=transformers": attention_of(config) == "transformers",
@@ -24,9 +29,10 @@ def require_room_for_images(config: RunConfig, task: Task) -> None:
         "launch.type=local": not placement.samplers,
     }
     if wrong := [fix for fix, holds in settings.items() if not holds]:
-        raise ConfigError(
-            "E189", "these settings do not take the images of the tasks",
+        return ConfigError(
+            "E189", "these settings do not take images",
             where=", ".join(fix.partition("=")[0] for fix in wrong),
             why="the learner passes images through the model's own forward, in the process of the run",
             fix=" ".join(wrong),
         )  # fmt: skip
+    return None

@@ -1,0 +1,228 @@
+"""Images of programs: in three dialects the tokens of an environment's image, kept by hash; all others are refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import zlib
+from base64 import b64encode
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endpoint.programs import renderer_of
+from endpoint.serving import Served, serving
+from endpoint.test_dialects import PATHS, body_of, posted, said, talk
+from gnomon.agents.recorder import Bounds
+from gnomon.images import SHELF, Image
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering import Renderer, Transcript, choose
+from gnomon.types import Message
+from ground.test_images import chunk, declared, drawn
+from models.seeing import seeing
+
+pytestmark = pytest.mark.needs("PIL")
+RED, BLUE = Image.of(drawn("red", 32)), Image.of(drawn("blue", 32))
+CALLED = '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
+    return choose(Tokenizer(seeing(tmp_path_factory.mktemp("qwen"), "qwen3_vl")), turns=9)
+
+
+def inline(data: bytes) -> str:
+    return f"data:image/png;base64,{b64encode(data).decode()}"
+
+
+def image_part(path: str, data: bytes) -> dict[str, Any]:
+    if path == PATHS[0]:
+        return {"type": "image_url", "image_url": {"url": inline(data), "detail": "low"}}
+    if path == PATHS[1]:
+        return {"type": "input_image", "image_url": inline(data), "detail": "auto"}
+    source = {"type": "base64", "media_type": "image/png", "data": b64encode(data).decode()}
+    return {"type": "image", "source": source}
+
+
+def text_part(path: str, text: str) -> dict[str, Any]:
+    return {"type": "input_text" if path == PATHS[1] else "text", "text": text}
+
+
+def asked(path: str, *images: bytes, text: str = "q", **more: Any) -> dict[str, Any]:
+    """The request of `body_of`, with images."""
+    content = [*(image_part(path, data) for data in images), text_part(path, text)]
+    field = "input" if path == PATHS[1] else "messages"
+    body = body_of(path, **more)
+    return {**body, field: [*body[field][:-1], {"role": "user", "content": content}]}
+
+
+def followed(path: str, body: dict[str, Any], reply: dict[str, Any], *more: dict[str, Any]) -> dict[str, Any]:
+    """The next request: the reply, and further messages."""
+    if path == PATHS[1]:
+        return {**body, "input": [*body["input"], *reply["output"], *more]}
+    own = reply["choices"][0]["message"] if path == PATHS[0] else {"role": "assistant", "content": reply["content"]}
+    return {**body, "messages": [*body["messages"], own, *more]}
+
+
+def result(path: str, call: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    """The result of a call."""
+    if path == PATHS[0]:
+        return {"role": "tool", "tool_call_id": call, "content": [*parts]}
+    if path == PATHS[1]:
+        return {"type": "function_call_output", "call_id": call, "output": [*parts]}
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": [*parts]}]}
+
+
+def images_of(served: Served) -> list[list[Image]]:
+    """The images in the messages of every turn."""
+    return [[image for message in turn.messages for image in message.images] for turn in served.turns()]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_image_is_the_tokens_that_an_environment_s_image_is(qwen: Renderer, path: str) -> None:
+    with serving(qwen) as served:
+        posted(served, path, asked(path, RED.data, BLUE.data, tools=False))
+        (turn,) = served.turns()
+        own = [Message(role="system", content="s"), Message(role="user", content="q", images=(RED, BLUE))]
+        assert turn.messages == tuple(own) and turn.prompt_ids == Transcript.begun(qwen, own).token_ids
+        assert list(dict.fromkeys(token for token in turn.prompt_ids if token < 0)) == [RED.token, BLUE.token]
+        assert SHELF.get(BLUE.token).data == BLUE.data
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_later_images_go_on_from_the_sampled_tokens(qwen: Renderer, path: str) -> None:
+    """One in a tool's result, one in a message of the user, while earlier ones are sent again."""
+    with serving(qwen, lambda prompt, rng: "fox" if "here" in prompt else CALLED) as served:
+        body = asked(path, RED.data)
+        reply = posted(served, path, body)
+        ((call, _, _),) = said(path, reply)[2]
+        body = followed(path, body, reply, result(path, call, text_part(path, "here"), image_part(path, BLUE.data)))
+        reply = posted(served, path, body)
+        again = {"role": "user", "content": [text_part(path, "again"), image_part(path, RED.data)]}
+        posted(served, path, followed(path, body, reply, again))
+        turns = served.turns()
+        assert [turn.fork for turn in turns] == [0, 0, 0] and images_of(served) == [[RED], [BLUE], [RED]]
+        assert [message.role for message in turns[1].messages] == ["tool"]
+        for before, after in pairwise(turns):
+            whole = before.prompt_ids + before.completion.token_ids
+            assert after.prompt_ids[: len(whole)] == whole and min(after.prompt_ids[len(whole) :]) < 0
+
+
+def test_another_image_is_another_conversation(qwen: Renderer) -> None:
+    with serving(qwen, talk) as served:
+        body = asked(PATHS[0], RED.data, tools=False)
+        reply = posted(served, PATHS[0], body)
+        other = asked(PATHS[0], BLUE.data, tools=False)
+        posted(served, PATHS[0], followed(PATHS[0], other, reply, {"role": "user", "content": "again"}))
+        assert [turn.fork for turn in served.turns()] == [0, 1]
+
+
+def test_images_count_as_tokens(qwen: Renderer) -> None:
+    with serving(qwen) as served:
+        counted = posted(served, "/v1/messages/count_tokens", asked(PATHS[2], RED.data))
+        posted(served, PATHS[2], asked(PATHS[2], RED.data))
+        assert counted == {"input_tokens": len(served.turns()[0].prompt_ids)}
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "cut off": (drawn()[:-40], "invalid_image"),
+    "no image": (b"hello", "invalid_image"),
+    "too many pixels": (declared(8000, 8000), "invalid_image"),
+    "a bomb": (declared(8, 8, chunk(b"zTXt", b"c\0\0" + zlib.compress(bytes(2**24)))), "invalid_image"),
+    "animated": (declared(8, 8, chunk(b"acTL", bytes(8))), "invalid_image"),
+    "a GIF": (b"GIF89a" + bytes(50), "unsupported_image"),
+    "a WebP": (b"RIFF....WEBP", "unsupported_image"),
+}
+
+
+def refused(served: Served, path: str, body: Any, code: str, status: int = 400) -> str:
+    """The message of a refusal, which clients do not retry."""
+    found, headers, data = served.post(path, body)
+    error = json.loads(data)["error"]
+    assert found == status and headers["x-should-retry"] == "false" and error.get("code", code) == code, data
+    assert served.recorder.calls.refused == {code: 1} and not served.policy.requests
+    return str(error["message"])
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", BAD)
+def test_a_file_that_cannot_be_used_is_refused(qwen: Renderer, path: str, name: str) -> None:
+    with serving(qwen) as served:
+        refused(served, path, asked(path, BAD[name][0]), BAD[name][1])
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("field", ["image_url", "source"])
+@pytest.mark.parametrize("address", ["http://127.0.0.1:{}/a.png", "file:///etc/passwd", "a.png", "data:,a", None])
+def test_nothing_is_fetched(qwen: Renderer, field: str, address: str | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as host, serving(qwen) as served:
+        host.settimeout(0.2)
+        url = address and address.format(host.getsockname()[1])
+        part = {"type": "image_url", "image_url": {"url": url}} if url else {"type": "input_image", "file_id": "f"}
+        part = {"type": "image", "source": {"type": "url", "url": url}} if field == "source" else part
+        body = {"messages": [{"role": "user", "content": [part]}], "max_tokens": 9}
+        assert "fetched" in refused(served, PATHS[2 if field == "source" else 0], body, "unsupported_image")
+        with pytest.raises(TimeoutError):
+            host.accept()
+
+
+def test_base64_may_have_line_breaks_and_nothing_else(qwen: Renderer) -> None:
+    with serving(qwen) as served:
+        body = json.dumps(asked(PATHS[0], RED.data))
+        begin = body.index("base64,") + 30
+        posted(served, PATHS[0], f"{body[:begin]}\\n{body[begin:]}".encode())
+        assert images_of(served) == [[RED]]
+    with serving(qwen) as served:
+        assert "base64" in refused(served, PATHS[0], f"{body[:begin]}!{body[begin:]}".encode(), "invalid_image")
+
+
+def test_only_users_and_tools_send_images(qwen: Renderer) -> None:
+    with serving(qwen) as served:
+        body = asked(PATHS[0], RED.data)
+        body["messages"].insert(0, {**body["messages"][-1], "role": "system"})
+        assert "image_url" in refused(served, PATHS[0], body, "unsupported_content")
+
+
+def test_a_model_and_a_run_that_take_no_images_say_so(qwen: Renderer, tmp_path: Path) -> None:
+    with serving(renderer_of("qwen3", tmp_path)) as served:
+        assert "cannot see" in refused(served, PATHS[0], asked(PATHS[0], RED.data), "unsupported_image")
+    with serving(qwen, bounds=Bounds(calls=1, blind="the run needs engine=embedded")) as served:
+        assert "engine=embedded" in refused(served, PATHS[0], asked(PATHS[0], RED.data), "unsupported_image")
+
+
+def test_large_requests_are_refused(qwen: Renderer) -> None:
+    """All pixels of a request, its text, and all bytes of a rollout have limits."""
+    with serving(qwen) as served:
+        body = asked(PATHS[0], *(declared(4096, 4096, chunk(b"tEXt", bytes([i]))) for i in range(5)))
+        assert "pixels" in refused(served, PATHS[0], body, "request_too_large", 413)
+    with serving(qwen, longest=4000) as served:
+        posted(served, PATHS[0], asked(PATHS[0], padded(9000, 0)))
+    with serving(qwen, longest=4000) as served:
+        assert "text" in refused(served, PATHS[0], asked(PATHS[0], text="q" * 4000), "request_too_large", 413)
+    with serving(qwen, largest=2**24) as served:
+        sent = [served.post(PATHS[0], asked(PATHS[0], padded(2**23, at), tools=False))[0] for at in range(9)]
+        assert sent == [200] * 7 + [413, 413] and served.recorder.calls.refused == {"limit_images": 2}
+
+
+def padded(size: int, at: int) -> bytes:
+    """An image of many bytes. Args: at: makes it different from others."""
+    head = drawn()
+    return head[:33] + chunk(b"prIv", bytes([at]) * size) + head[33:]
+
+
+def test_images_are_decoded_beside_the_event_loop(qwen: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs are served meanwhile."""
+    threads, decode = list[str](), Image.pixels
+
+    def pixels(image: Image, where: str = "") -> Any:
+        threads.append(threading.current_thread().name)
+        return decode(image, where)
+
+    monkeypatch.setattr(Image, "pixels", pixels)
+    with serving(qwen) as served:
+        posted(served, PATHS[0], asked(PATHS[0], padded(100, 77)))
+    assert [name.partition("_")[0] for name in threads] == ["asyncio"]  # A thread of `asyncio.to_thread`.
