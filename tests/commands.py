@@ -39,7 +39,8 @@ IMPORTED = (
     "gnomon.run.display",
     "gnomon.run.resume",
     "gnomon.run.start",
-    "gnomon.reading.text",
+    "gnomon.reading.rollouts",
+    "gnomon.reading.summary",
 )
 """None of them starts a thread when it is imported."""
 FORKS = multiprocessing.get_context("forkserver")

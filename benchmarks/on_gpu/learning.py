@@ -16,7 +16,7 @@ from typing import Any
 
 import gnomon
 from gnomon.models.smollm2 import present
-from gnomon.reading.text import summary
+from gnomon.reading.summary import summary
 from on_gpu.commands import step_seconds
 from on_gpu.record import ROOT, Record, Skipped
 

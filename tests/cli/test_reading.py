@@ -13,7 +13,7 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.engines.base import Tier
-from gnomon.reading.text import numerics_text
+from gnomon.reading.summary import numerics_text
 from gnomon.run.session import numerics
 
 

@@ -18,8 +18,8 @@ from gnomon.doctor.run import Change, examine
 from gnomon.envs.agent import END_LIMITS, End
 from gnomon.integrations.imports.files import Options
 from gnomon.monitoring.alarms import alarms
+from gnomon.reading.address import parse_address
 from gnomon.reading.importing import imported
-from gnomon.reading.text import parse_address
 from gnomon.store import RunReader
 from gnomon.types import CALL_LIMITS, Calls, Part, Status, Stop
 

@@ -24,7 +24,8 @@ from endpoint.serving import Policy
 from gnomon.agents.recorder import Bounds, Recorder
 from gnomon.envs.agent import End, Launch, over
 from gnomon.keys import Key
-from gnomon.reading.text import Address, rollout, rollout_text
+from gnomon.reading.address import Address
+from gnomon.reading.rollouts import rollout, rollout_text
 from gnomon.rendering import Renderer, Transcript
 from gnomon.rollout.programs import CONNECTIONS, Programs, located
 from gnomon.sandbox.descendants import descendants

@@ -11,7 +11,7 @@ import pytest
 
 from gnomon.monitoring.alarms import ADVICE, ALARMS, Alarm, Monitor
 from gnomon.monitoring.programs import FAULTS, faults
-from gnomon.reading.text import alarm_text
+from gnomon.reading.summary import alarm_text
 from gnomon.store import Record
 from gnomon.types import Message, Part, Status, Task, Verdict
 

@@ -19,7 +19,7 @@ from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.envs import Arithmetic, CharCount
 from gnomon.errors import ConfigErrors, RunError
 from gnomon.export.rollouts import export_rollouts
-from gnomon.reading.text import parse_address
+from gnomon.reading.address import parse_address
 from gnomon.rejudge.replay import replay, replay_text
 from gnomon.run.find import check_env_config
 from gnomon.run.manifest import opening

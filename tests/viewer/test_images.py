@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 
 from gnomon.envs.count_shapes import CountShapes
 from gnomon.images import Shelf
-from gnomon.reading.text import question
+from gnomon.reading.rollouts import question
 from gnomon.store import Run
 from gnomon.store.codec import encode
 from gnomon.store.layout import IMAGES

@@ -11,7 +11,8 @@ from random import Random
 from endpoint.programs import renderer_of
 from endpoint.serving import Served, serving
 from gnomon.envs.agent import End
-from gnomon.reading.text import Address, rollout, rollout_text
+from gnomon.reading.address import Address
+from gnomon.reading.rollouts import rollout, rollout_text
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.codec import encode
 from gnomon.types import Group, Message, Part, Rollout, Status, Stop, Task, Verdict

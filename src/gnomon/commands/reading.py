@@ -94,7 +94,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a run: its summary, the text of a step, one rollout, or one task in all steps."""
-    from gnomon.reading import text as read
+    from gnomon.reading.address import parse_address
+    from gnomon.reading.rollouts import groups_text, rollout, rollout_text, rollouts, rows_text
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
@@ -102,13 +103,13 @@ def show(
             facts: Any
             facts, text = summarised(reader)
         else:
-            address = read.parse_address(place)
+            address = parse_address(place)
             if address.sample is not None:
-                facts = read.rollout(reader, address)
-                text = read.rollout_text(facts)
+                facts = rollout(reader, address)
+                text = rollout_text(facts)
             else:
-                facts = read.rollouts(reader, address)
-                text = read.rows_text(facts) if brief else read.groups_text(reader, facts)
+                facts = rollouts(reader, address)
+                text = rows_text(facts) if brief else groups_text(reader, facts)
     if as_json:
         put(json.dumps(facts, indent=1))
     elif place is None:

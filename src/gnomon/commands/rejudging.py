@@ -39,7 +39,7 @@ def alarms(
     if as_json:
         put(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in reports]}, indent=1))
     else:
-        from gnomon.reading.text import alarm_text
+        from gnomon.reading.summary import alarm_text
 
         lines = [alarm_text(str(folder), alarm.body()) for alarm in reports]
         say("\n".join([*lines, f"{len(lines)} alarms in {steps} steps"]))

@@ -17,7 +17,7 @@ def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
     from gnomon.comparison import change_card
     from gnomon.monitoring import failures
     from gnomon.reading.lines import spark
-    from gnomon.reading.text import summary, summary_text
+    from gnomon.reading.summary import summary, summary_text
 
     facts, added = summary(reader), [*failures.panel(reader), *change_card.panel(reader), *panels(reader)]
     text = "\n".join([summary_text(facts, spark), *(panel.text for panel in added if panel.text)])

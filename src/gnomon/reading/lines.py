@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from gnomon.terminal import printable, put
 
-__all__ = ["fit", "say", "spark"]
+__all__ = ["figure", "fit", "say", "spark"]
 
 DEEPEST = 44
 """Deepest column that the continuation of a line is indented to."""
@@ -83,3 +83,8 @@ def spark(values: Sequence[float], width: int = 24) -> str:
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, high = min(means), max(means)
     return "".join(BARS[round((v - low) / (high - low) * 7)] if high > low else BARS[0] for v in means)
+
+
+def figure(value: float | None, form: str = "") -> str:
+    """A number, or `-` where an imported run has none."""
+    return "-" if value is None else format(value, form)

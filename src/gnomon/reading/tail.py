@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gnomon.reading.text import Address
+from gnomon.reading.address import Address
 from gnomon.store import Record, RunReader, RunStatus
 from gnomon.store.layout import of_set, set_of, unpack
 from gnomon.terminal import one_line

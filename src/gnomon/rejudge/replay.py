@@ -14,7 +14,8 @@ from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.monitoring.alarms import Monitor
-from gnomon.reading.text import Address, figure
+from gnomon.reading.address import Address
+from gnomon.reading.lines import figure
 from gnomon.rejudge import imported
 from gnomon.rejudge.again import Again, JudgeSpec, build_judge, judging
 from gnomon.rejudge.parts import BY_NAME, original, parts, stored_rollouts

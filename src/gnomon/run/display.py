@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gnomon.config import RunConfig
 from gnomon.reading.lines import fit, spark
-from gnomon.reading.text import unjudged_text
+from gnomon.reading.summary import unjudged_text
 from gnomon.stats import Interval
 from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord
 from gnomon.terminal import LOST, encodable, printable

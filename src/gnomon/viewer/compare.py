@@ -11,8 +11,9 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from gnomon.reading.address import Address
 from gnomon.reading.folders import glance
-from gnomon.reading.text import Address, question
+from gnomon.reading.rollouts import question
 from gnomon.stats import Interval, difference_interval
 from gnomon.store import RunReader
 from gnomon.store.compare import unequal

@@ -20,9 +20,10 @@ from gnomon.config.sections import DEFAULTS
 from gnomon.extensions import panels
 from gnomon.metrics import meaning
 from gnomon.monitoring import failures
+from gnomon.reading.address import Address, task_at
+from gnomon.reading.breakdown import breakdown
 from gnomon.reading.folders import pass_at_1
 from gnomon.reading.reasons import verdict_reason
-from gnomon.reading.text import Address, breakdown, task_at
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import RunStatus, of_set, set_of
 from gnomon.store.notes import note_of

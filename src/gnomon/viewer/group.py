@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnomon.reading.address import Address, rollout_records, task_at
 from gnomon.reading.reasons import advantage_reason, verdict_reason
-from gnomon.reading.text import Address, rollout_records, task_at
 from gnomon.store import Record, RunReader
 
 __all__ = ["columns", "group_facts"]

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from gnomon.errors import ConfigError, GnomonError
-from gnomon.reading.text import parse_address
+from gnomon.reading.address import parse_address
 from gnomon.viewer.pages import TEMPLATES
 from gnomon.viewer.requests import NoRun, NotShown, address_page
 

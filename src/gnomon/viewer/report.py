@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.keys import Key
+from gnomon.reading.address import Address, task_at
 from gnomon.reading.reasons import verdict_reason
-from gnomon.reading.text import Address, question, task_at
+from gnomon.reading.rollouts import question
 from gnomon.store import RunReader
 from gnomon.viewer.curves import charts
 from gnomon.viewer.drawing import svg

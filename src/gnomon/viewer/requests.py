@@ -8,7 +8,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from gnomon.objectives.options import OPTIONS
-from gnomon.reading.text import Address, parse_address
+from gnomon.reading.address import Address, parse_address
 from gnomon.store.layout import of_set
 from gnomon.viewer.facts import RolloutFilter
 from gnomon.viewer.pages import page_of, task_page_of

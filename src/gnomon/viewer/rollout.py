@@ -11,9 +11,10 @@ from markupsafe import Markup
 
 from gnomon.envs import ENVS
 from gnomon.envs.turns import MultiTurn
+from gnomon.reading.address import Address, address_in, rollout_records
 from gnomon.reading.program import ending, origin, tree
 from gnomon.reading.reasons import advantage_reason, verdict_reason
-from gnomon.reading.text import Address, resolved, rollout, rollout_records
+from gnomon.reading.rollouts import rollout
 from gnomon.store import Record, RunReader
 from gnomon.store.codec import text_of
 from gnomon.terminal import printable
@@ -30,7 +31,7 @@ def rollout_facts(reader: RunReader, address: Address, channel: str, begin: int,
     """Args: channel: of `CHANNELS`, the first one for any other; begin: the first character of each text; rendered:
     whether replies are shown as Markdown. Raises: RunError E409 where the run has no such rollout."""
     channel = channel if channel in CHANNELS else next(iter(CHANNELS))
-    address = resolved(reader, address)
+    address = address_in(reader, address)
     facts = rollout(reader, address)
     group = list(rollout_records(reader, address))
     task_record = Record(kind="task", step=address.step, task=address.task, body=facts["asked"])

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from gnomon.reading.text import Address, task_at
+from gnomon.reading.address import Address, task_at
 from gnomon.store import RunReader
 from gnomon.store.codec import text_of
 
