@@ -214,6 +214,18 @@ def place_tests(modules: Mapping[str, ast.Module]) -> Iterator[tuple[str, int, s
                 yield module, node.lineno, ast.unparse(node)
 
 
+def bare_names(tree: ast.Module) -> Iterator[str]:
+    """The names of variables and parameters. `left` is left out where a function or class also has `right` or `top`."""
+    for part in tree.body:
+        names = [
+            node.id if isinstance(node, ast.Name) else node.arg
+            for node in ast.walk(part)
+            if isinstance(node, ast.Name | ast.arg)
+        ]
+        sides = not {"right", "top"}.isdisjoint(names)
+        yield from (name for name in names if not (sides and name == "left"))
+
+
 def walked(nodes: Iterable[ast.expr]) -> Iterator[ast.AST]:
     return (each for node in nodes for each in ast.walk(node))
 
@@ -254,12 +266,7 @@ def measure() -> dict[str, Any]:
         name: {each for direct in imports(tree, modules) for each in {direct} | around(direct) - around(name)} - {name}
         for name, tree in modules.items()
     }
-    names = Counter(
-        node.id if isinstance(node, ast.Name) else node.arg
-        for tree in modules.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name | ast.arg)
-    )
+    names = Counter(name for tree in modules.values() for name in bare_names(tree))
     everywhere = {name: tree for folder in (SOURCE, *BESIDE) for name, tree in trees(folder).items()}
     asking = [module for module, _, _ in place_tests(everywhere)]
     run = prompt_files()

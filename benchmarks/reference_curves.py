@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
-from gnomon.comparison.gain import Wanted, gain
+from gnomon.comparison.gain import Sizes, gain
 from gnomon.comparison.gain_card import Card, interval_text
 from gnomon.store import RunReader
 
@@ -162,7 +162,7 @@ def publish(place: Path, page: Path) -> None:
     found = finished(place)
     rows, prints = [], []
     for (model, task), runs in found.items():
-        rows.append(row(model, task, gain(runs, Wanted(), tell=print)))
+        rows.append(row(model, task, gain(runs, Sizes(), tell=print)))
         for run in runs:
             with RunReader(run) as reader:
                 seed = reader.genesis["config"]["seed"]

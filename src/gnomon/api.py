@@ -94,7 +94,7 @@ def train(
     Raises: ConfigErrors with all mistakes; RunError E401 if the folder contains a run.
     """
     require_outside()
-    values, passed = separated(settings, observers)
+    values, own = separated(settings, observers)
     config, env = configure(what, values, reward, reward_range)
     folder = (
         next_folder(type(env).__name__ if env else config.env.type) if run is None else Path(os.path.expanduser(run))
@@ -106,7 +106,7 @@ def train(
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
             from gnomon.run.start import start
-        start(folder, config, display, env, **passed).close()
+        start(folder, config, display, env, **own).close()
     return RunReader(folder)
 
 
@@ -153,12 +153,10 @@ def resume(
 
     with nullcontext(Silent()) if quiet else Display(config) as display:
         with loading(display.phase):
-            from gnomon.run.passed import passed_parts
+            from gnomon.run.own_parts import own_parts
             from gnomon.run.resume import resume as go_on
-        passed = passed_parts(
-            objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
-        )
-        go_on(run, display, env, passed, accept_divergence=accept_divergence, settings=supplied).close()
+        own = own_parts(objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers)
+        go_on(run, display, env, own, accept_divergence=accept_divergence, settings=supplied).close()
     return RunReader(run)
 
 
@@ -212,10 +210,10 @@ def separated(
     parts = {name: part for name, part in by_setting.items() if not isinstance(part, str | Mapping | None)}
     if not parts and not observers:
         return values, {}
-    from gnomon.run.passed import part_name, passed_parts
+    from gnomon.run.own_parts import own_parts, part_name
 
-    passed = passed_parts(**parts, observers=observers)
-    return values | {name: part_name(part) for name, part in parts.items()}, {"passed": passed}
+    own = own_parts(**parts, observers=observers)
+    return values | {name: part_name(part) for name, part in parts.items()}, {"own": own}
 
 
 @fixes_in_python()

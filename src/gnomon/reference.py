@@ -68,7 +68,7 @@ def settings() -> tuple[Setting, ...]:
             key=key,
             short=tuple(word for word, whole in SHORT.items() if whole == key),
             values=values_of(field),
-            default=shown(field.default),
+            default=value_text(field.default),
             text=documented.get((section, key.rpartition(".")[2]), "") + RESUMED.get(at_resume(key), ""),
         )
         for key, section, field in keys_of(RunConfig)
@@ -121,7 +121,7 @@ def values_of(field: Any) -> str:
 NAMES = {int: "integer", float: "number", str: "text", bool: "boolean"}
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A default as it is written in a recipe."""
     if isinstance(value, str):
         return f'"{value}"'
@@ -142,8 +142,8 @@ def faults() -> tuple[Fault, ...]:
             code=call.args[0].value,
             kind=call.func.id,
             what=wording(argument(call, 1, "what"), names),
-            why=known(wording(argument(call, None, "why"), names)),
-            fix=known(wording(argument(call, None, "fix"), names)),
+            why=known_text(wording(argument(call, None, "why"), names)),
+            fix=known_text(wording(argument(call, None, "fix"), names)),
         )
         for path in sorted(root.rglob("*.py"))
         if RAISED.search(text := path.read_text("utf-8"))
@@ -192,7 +192,7 @@ def assigned(function: ast.AST) -> Names:
     return values
 
 
-def known(text: str) -> str:
+def known_text(text: str) -> str:
     """The text, or none where nothing of it is known before it is raised."""
     return text if any(map(str.isalpha, text)) else ""
 
@@ -263,7 +263,7 @@ def explained_options(word: str) -> Iterator[str]:
 
 
 def option_line(name: str, option: Option) -> str:
-    return f"{name}   {option.allowed}   default {shown(option.default)}   {option.text}"
+    return f"{name}   {option.allowed}   default {value_text(option.default)}   {option.text}"
 
 
 def explained_metric(word: str) -> Iterator[str]:
@@ -274,7 +274,7 @@ def explained_metric(word: str) -> Iterator[str]:
 def explained_faults(word: str) -> Iterator[str]:
     same = [fault for fault in faults() if fault.code == word.upper()] if CODE.fullmatch(word) else []
     for fault in same:
-        if known(fault.what) or fault.why or fault.fix or len(same) == 1:
+        if known_text(fault.what) or fault.why or fault.fix or len(same) == 1:
             more = "".join(f"\n   {name}{text}" for name, text in (("", fault.why), ("fix: ", fault.fix)) if text)
-            lines = f"{known(fault.what) or 'the message says what is wrong'}{more}".splitlines()
-            yield f"{fault.code}   " + "\n".join(filter(known, lines))
+            lines = f"{known_text(fault.what) or 'the message says what is wrong'}{more}".splitlines()
+            yield f"{fault.code}   " + "\n".join(filter(known_text, lines))

@@ -11,7 +11,7 @@ import pytest
 
 import gnomon
 from commands import command
-from gnomon.comparison.gain import Wanted, gain, open_runs
+from gnomon.comparison.gain import Sizes, gain, open_runs
 from gnomon.comparison.gain_card import Card, Interval, card_of, card_text, sentences
 from gnomon.comparison.gain_replies import USUAL, Part, recorded, sample_missing
 from gnomon.comparison.gain_scores import Played, Replies, Sample, format_of, gain_of
@@ -139,11 +139,11 @@ def test_a_sampled_reply_is_that_of_an_evaluation(tmp_path: Path, lora: int) -> 
     """The base model, and then the policy, give the first reply that the run recorded."""
     folder = tmp_path / "r"
     gnomon.train("char_count", run=folder, steps=2, lora=lora, lr=0.1, eval={"tasks": 6}, **SMALL).close()
-    runs = open_runs([folder], Wanted(samples=2), trust=False)
+    runs = open_runs([folder], Sizes(samples=2), trust=False)
     parts = [Part(USUAL, trained, 0) for trained in (False, True)]
     assert not any(recorded(runs, part) for part in parts)
     found = sample_missing(runs, parts, lambda sentence: None)
-    one = open_runs([folder], Wanted(samples=1), trust=False)
+    one = open_runs([folder], Sizes(samples=1), trust=False)
     texts = {part: [group.rollouts[0].text for group in recorded(one, part)] for part in parts}
     assert {part: [group.rollouts[0].text for group in groups] for part, groups in found.items()} == texts
     assert texts[parts[0]] != texts[parts[1]]
@@ -185,14 +185,14 @@ def test_what_has_no_gain_is_refused(tmp_path: Path) -> None:
     for name, rate in (("a", 1e-2), ("b", 1e-3)):
         gnomon.train("arithmetic", run=tmp_path / name, steps=1, lr=rate, eval={"tasks": 2}, **SMALL).close()
     with pytest.raises(RunError, match="E440") as caught:
-        gain([tmp_path / "a", tmp_path / "b"], Wanted())
+        gain([tmp_path / "a", tmp_path / "b"], Sizes())
     assert caught.value.fix == f"gnomon gain {tmp_path / 'b'}"
     with pytest.raises(RunError, match="E429"):
-        gain([tmp_path / "a", tmp_path / "a"], Wanted())
+        gain([tmp_path / "a", tmp_path / "a"], Sizes())
     with pytest.raises(RunError, match="E404"):
-        gain([tmp_path / "none"], Wanted())
+        gain([tmp_path / "none"], Sizes())
     with pytest.raises(ConfigError, match="E021") as unknown:
-        gain([tmp_path / "a"], Wanted(transfer="char_cout"))
+        gain([tmp_path / "a"], Sizes(transfer="char_cout"))
     assert (unknown.value.where, unknown.value.fix) == ("--transfer", "--transfer char_count")
 
 
@@ -200,12 +200,12 @@ def test_a_reward_function_has_what_its_run_recorded(tmp_path: Path) -> None:
     """An environment of Python objects cannot be sampled again, nor its replies read in another form."""
     rows = [{"prompt": f"{place} + 1 = ?", "answer": str(place + 1)} for place in range(40)]
     gnomon.train(rows, reward=right, run=tmp_path / "r", steps=1, eval={"tasks": 4}, **SMALL).close()
-    found = gain([tmp_path / "r"], Wanted())
+    found = gain([tmp_path / "r"], Sizes())
     assert found.format is None and len(found.gain.rows) == 2 and found.gain.k == 1
     text = card_text(found)
     assert "one reply to each task; eval.samples=8" in text and "majority" not in text and "1 reply to each of" in text
     with pytest.raises(ConfigError, match="E025") as caught:
-        gain([tmp_path / "r"], Wanted(samples=4))
+        gain([tmp_path / "r"], Sizes(samples=4))
     assert "leave out --samples" in caught.value.fix
 
 

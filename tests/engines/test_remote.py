@@ -7,7 +7,7 @@ from typing import Any
 from gnomon.config import Source, resolve
 from gnomon.engines.base import Tier
 from gnomon.engines.remote import RemoteEngine
-from gnomon.run.parts import built
+from gnomon.run.parts import open_parts
 from gnomon.stats import Max, Sum
 
 
@@ -31,6 +31,6 @@ def test_an_opponent_is_of_the_tier_of_its_policy():
     assert RemoteEngine(fleet).opponent(fixed=False).tier is Tier.EXACT
     own = {"round_weights": "bfloat16"}
     config, _ = resolve([Source({"env": "kuhn_poker", "players": {"opponent": "past"}, "engine": own}, {})])
-    with built(config) as parts:
+    with open_parts(config) as parts:
         speakers: Any = parts.actor.speakers
         assert speakers.opponent.tier is parts.engine.tier is Tier.MEASURED

@@ -36,7 +36,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.padded import Padded
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
-from gnomon.run.sampled import sampled
+from gnomon.run.sample_stats import sample_stats
 from gnomon.types import Finish, Sampling
 from models.characters import tokenizer
 from models.kinds import WIDE
@@ -91,7 +91,7 @@ def test_it_samples_from_the_weights_of_each_version_and_ends_as_we_do(make, fol
     ]
     for version in range(3):
         engine.load(learner.publish())
-        stats = sampled(engine, learner, prompts * 16, Sampling(max_tokens=64, temperature=0.8), Key(version))
+        stats = sample_stats(engine, learner, prompts * 16, Sampling(max_tokens=64, temperature=0.8), Key(version))
         assert stats["logp_mismatch"].value < 1e-3 and stats["mismatch/outside"].value == 0
         requests = [ask(learner.policy, "Compute 12 + 30.\n", sample, 40, stop=("1",)) for sample in range(8)]
         found = asyncio.run(sample_all(engine, requests))
@@ -119,7 +119,7 @@ def test_it_samples_with_images_and_with_the_vision_tower_of_each_version(make, 
     learner, engine = LocalLearner(policy), make(folder, adapter=adapter)
     for version in range(2):
         engine.load(learner.publish())
-        stats = sampled(engine, learner, prompts(policy) * 4, Sampling(max_tokens=8), Key(version))
+        stats = sample_stats(engine, learner, prompts(policy) * 4, Sampling(max_tokens=8), Key(version))
         assert stats["logp_mismatch"].value < 1e-5
         moved(learner, 0.5)
 
@@ -135,7 +135,7 @@ def test_it_samples_with_the_adapter_of_each_version(make, folders, kind, rank):
         engine.load(learner.publish())
         if version == 2:
             os.killpg(engine.pid, signal.SIGKILL)
-        stats = sampled(engine, learner, prompts * 16, Sampling(max_tokens=64, temperature=0.8), Key(version))
+        stats = sample_stats(engine, learner, prompts * 16, Sampling(max_tokens=64, temperature=0.8), Key(version))
         assert stats["logp_mismatch"].value < 1e-3
         moved(learner, 0.5)
     assert len(list(engine.place.glob("weights-*"))) == 1

@@ -33,7 +33,7 @@ from gnomon.learners.remote import RemoteLearner
 from gnomon.objectives import objective
 from gnomon.rollout import pack
 from gnomon.run.makers import make_objective
-from gnomon.run.parts import Parts, built, make_trainer
+from gnomon.run.parts import Parts, make_trainer, open_parts
 from gnomon.run.ranks import start_ranks
 from gnomon.store import RunReader
 from gnomon.workers.serialise import packed
@@ -94,7 +94,7 @@ def collected(parts: Parts) -> Batch:
 def batches() -> dict[str, Batch]:
     found = {}
     for name, settings in EPISODES.items():
-        with built(config_of(**settings)) as parts:
+        with open_parts(config_of(**settings)) as parts:
             batch = collected(parts)
             rewards = torch.arange(batch.rollouts.rewards.numel()).reshape(batch.rollouts.rewards.shape) % 3 == 0
             found[name] = replace(batch, rollouts=replace(batch.rollouts, rewards=rewards.double()))
@@ -183,7 +183,7 @@ def test_the_gradient_is_that_of_one_process(settings, tmp_path):
     """For other precisions, adapters and terms, with two ranks. bfloat16 is added in float32 on both sides."""
     config, row = config_of(**settings), objective("dr_grpo")
     learners = [make_trainer(config.model_copy(update={"ranks": ranks}), row) for ranks in (0, 2)]
-    with built(config) as parts:
+    with open_parts(config) as parts:
         batch = collected(parts)
     try:
         learners[0].save_state(tmp_path / "begin")
@@ -395,7 +395,7 @@ def test_a_critic_has_the_same_bits_for_any_number_of_ranks(settings, tmp_path):
     """
     config = config_of(**(settings | {"objective": {"type": "ppo", "value_clip": 0.05}, "critic": {"lr": 1e-3}}))
     row, found = make_objective(config), {}
-    with built(config) as parts:
+    with open_parts(config) as parts:
         batch = collected(parts)
     rewards = torch.arange(batch.rollouts.rewards.numel()).reshape(batch.rollouts.rewards.shape) % 3 == 0
     batch = replace(batch, rollouts=replace(batch.rollouts, rewards=rewards.double()), exact=False)

@@ -83,7 +83,7 @@ def test_an_option_is_refused_beyond_its_limits() -> None:
     """By the row and by a recipe, in the same words."""
     for row, name, option in EVERY:
         for value in edges(option)[1]:
-            said = f"{name} is {value!r}; it must be {option.wanted}"
+            said = f"{name} is {value!r}; it must be {option.requirement}"
             with pytest.raises(OptionError, match=re.escape(said)):
                 TABLE[row.name](**{name: value})
             place = {f"objective.{name}": "recipe.toml, line 3"}

@@ -31,7 +31,7 @@ from gnomon.plans.places import ASLEEP, engines, freed
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.programs import Program
 from gnomon.plans.text import plan_text
-from gnomon.run.parts import built
+from gnomon.run.parts import open_parts
 from gnomon.types import Request, Sampling
 from models.kinds import KINDS
 
@@ -452,7 +452,7 @@ def test_engines_are_those_that_a_run_makes(lag: int) -> None:
     """With a lag: one for every step in progress, and the one that evaluates. A lag is never longer than the run."""
     words = ("prompts=2", "group=2", "steps=3", f"rollout.lag={lag}", "eval.tasks=2")
     config = settings(*words)
-    with built(config) as parts:
+    with open_parts(config) as parts:
         made = {id(actor.engine) for actor in (parts.actor, *parts.batches.actors)}
     assert len(made) == engines(config) == {0: 1, 2: 4, 9: 5}[lag]
     lengths = Lengths(prompts=(20,) * 2, reply=16, held_out=(20,) * 2)

@@ -21,7 +21,7 @@ from gnomon.keys import Key
 from gnomon.learners.credit import credit
 from gnomon.objectives import CreditState, Objective, across_players, brpo, rloo, turn_reinforce
 from gnomon.rollout import pack
-from gnomon.run.parts import built
+from gnomon.run.parts import open_parts
 from gnomon.store import RunReader
 from gnomon.types import Completion, Finish, Group, Part, Rollout, Sampling, Status, Stop, Turn, Verdict
 
@@ -213,7 +213,7 @@ def test_budgets_that_are_missing_or_cannot_be_kept_are_refused_before_the_start
     named = env if isinstance(env, str) else "anytime"
     brpo = {"type": "brpo", "baseline": baseline}
     config = configure(named, {"objective": brpo, "threads": 1, "rollout": rollout})[0]
-    with pytest.raises(ConfigError, match=rf"(?s)E119.*{words}"), built(config, None if named is env else env):
+    with pytest.raises(ConfigError, match=rf"(?s)E119.*{words}"), open_parts(config, None if named is env else env):
         raise AssertionError("it was built")
 
 

@@ -19,7 +19,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.failures import judged
-from gnomon.rollout.select import Candidates, Refill, Selector, chosen, mixed, of_tasks, predictive_entropy
+from gnomon.rollout.select import Candidates, Refill, Selector, mixed, of_tasks, predictive_entropy, with_spares
 from gnomon.types import Group, Sampling, Status, Task, Verdict
 from rollout.bets import Bets
 from rollout.ladder import Ladder
@@ -148,7 +148,7 @@ def test_the_worthiest_tasks_are_chosen_and_the_first_of_equals():
     ]
     worth = {3: 1.0, 7: 9.0, 1: 2.0, 5: 1.0}
     for count, expected in ((1, [1]), (2, [3, 1]), (3, [3, 1, 5]), (4, [3, 7, 1, 5])):
-        found = chosen(groups, count, lambda task: worth[task[0].index])
+        found = with_spares(groups, count, lambda task: worth[task[0].index])
         assert [
             index for index, part in groupby(found, lambda g: g.index) if not any(g.spare for g in part)
         ] == expected

@@ -22,7 +22,7 @@ from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import InTurn, Order, staleness
 from gnomon.rollout.opponents import Against
 from gnomon.run.display import Silent
-from gnomon.run.parts import built
+from gnomon.run.parts import open_parts
 from gnomon.run.session import train_until_stopped
 from gnomon.run.start import create
 from gnomon.stats import Stats
@@ -100,7 +100,7 @@ def test_overlap_gives_the_bytes_of_the_same_schedule_without_it(tmp_path, lag, 
     env = more.get("env", {"type": "char_count"})["type"]
     overlapped = trained(tmp_path / "a", lag, env, **{k: v for k, v in more.items() if k != "env"})
     config, _ = resolve([recorded(tmp_path / "a" / "recipe.toml")])
-    with built(config) as made:
+    with open_parts(config) as made:
         parts = replace(made, batches=Late(made.actor, lag))
         with create(tmp_path / "b", config, parts) as store:
             train_until_stopped(store, config, parts, Silent(), ())

@@ -19,7 +19,7 @@ import gnomon
 from gnomon.errors import ConfigError, ConfigErrors, GnomonError, RunError
 from gnomon.keys import Key
 from gnomon.rejudge.replay import replay
-from gnomon.rollout.replay import drawn
+from gnomon.rollout.replay import draw
 from gnomon.store import RunReader, decode
 from gnomon.types import Group
 
@@ -104,11 +104,11 @@ def test_own_groups_come_from_the_steps_before(tmp_path, env):
 def test_tasks_are_drawn_uniformly_and_then_their_visits():
     """4,000 draws of 2 of 3 tasks; five standard deviations."""
     known, count = {1: [0], 5: [0, 1, 2, 3], 8: [2]}, 4000
-    pairs = [pair for n in range(99) for pair in drawn(known, 2, {8}, Key(n))]
+    pairs = [pair for n in range(99) for pair in draw(known, 2, {8}, Key(n))]
     assert all(task != 8 for task, _ in pairs)
     tasks, visits = Counter(), Counter()
     for n in range(count):
-        for task, step in drawn(known, 2, (), Key(n).at("more")):
+        for task, step in draw(known, 2, (), Key(n).at("more")):
             tasks[task] += 1
             visits[step] += task == 5
     for task in known:

@@ -24,7 +24,7 @@ from gnomon.rollout import pack
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.failures import judged
 from gnomon.rollout.solutions import SolutionShown
-from gnomon.run.parts import Parts, built
+from gnomon.run.parts import Parts, open_parts
 from gnomon.types import Message, Task
 
 SMALL: dict[str, Any] = {"threads": 1, "rollout": {"prompts": 3, "group": 2, "max_tokens": 12}, "objective": "opsd"}
@@ -42,7 +42,7 @@ def packed(parts: Parts) -> Batch:
 def test_the_reference_scores_the_reply_after_the_solved_task(env: str, shots: int) -> None:
     """Against a policy that reads the two texts itself, token by token, in the order of the batch."""
     config = configure(env, {**SMALL, "env": {"shots": shots}})[0]
-    with built(config) as parts:
+    with open_parts(config) as parts:
         batch = packed(parts)
         ready = parts.credit(batch, parts.learner)
         tokenizer, base, place = parts.actor.tokenizer, AutoModelForCausalLM.from_pretrained(TINY).double(), 0
@@ -66,7 +66,7 @@ def test_the_reference_scores_the_reply_after_the_solved_task(env: str, shots: i
 @pytest.mark.parametrize("updates", [1, 2])
 def test_one_update_is_compared_with_the_sampler_and_several_with_the_first(row: dict[str, Any], updates: int) -> None:
     """Also where credit reads the log-probabilities of the policy: a lag must not vanish from the ratio."""
-    with built(configure("char_count", {**SMALL, "objective": row})[0]) as parts:
+    with open_parts(configure("char_count", {**SMALL, "objective": row})[0]) as parts:
         batch = replace(packed(parts), exact=False)
         older = tuple(replace(one, behavior_logp=one.behavior_logp - 0.5) for one in batch.sequences)
         batch = replace(batch, sequences=older)
@@ -89,7 +89,7 @@ def test_examples_and_a_system_message_are_not_repeated() -> None:
 
 def test_the_policy_is_trained_on_its_own_prompt() -> None:
     """What was sampled stays as it is; what is shown has the same replies."""
-    with built(configure("char_count", SMALL)[0]) as parts:
+    with open_parts(configure("char_count", SMALL)[0]) as parts:
         batch = packed(parts)
         ready = parts.credit(batch, parts.learner)
         assert ready.sequences == batch.sequences

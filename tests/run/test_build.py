@@ -12,8 +12,8 @@ from gnomon.config import overrides, resolve
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.models.policy import Policy
-from gnomon.run.parts import build, built
-from gnomon.run.passed import Passed
+from gnomon.run.own_parts import OwnParts
+from gnomon.run.parts import build, open_parts
 from gnomon.workers.pool import Pool
 
 
@@ -40,7 +40,7 @@ def test_an_engine_that_was_passed_stays_open(monkeypatch) -> None:
     monkeypatch.setattr(Embedded, "close", lambda self: pytest.fail("closed"))
     monkeypatch.setattr(run_parts, "make_order", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        build(config, passed=Passed(engine=parts.engine, learner=parts.learner))
+        build(config, own=OwnParts(engine=parts.engine, learner=parts.learner))
     parts.actor.workers.close()
 
 
@@ -48,7 +48,7 @@ def test_engines_that_sample_ahead_are_twins_of_the_one_that_was_passed() -> Non
     engine = Embedded(Policy.load("tiny"), rounding=torch.bfloat16)
     engine.tier = Tier.MEASURED
     config, _ = resolve([overrides(["env=char_count", "rollout.lag=1"])])
-    with built(config, passed=Passed(engine=engine)) as parts:
+    with open_parts(config, own=OwnParts(engine=engine)) as parts:
         batches: Any = parts.batches
         engines: list[Any] = [actor.engine for actor in batches.actors]
     assert len({*map(id, engines), id(engine)}) == 3

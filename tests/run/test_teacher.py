@@ -29,7 +29,7 @@ from gnomon.rollout import pack
 from gnomon.rollout.failures import judged
 from gnomon.run.makers.served import of_learner
 from gnomon.run.manifest import opening
-from gnomon.run.parts import built, make_trainer
+from gnomon.run.parts import make_trainer, open_parts
 from gnomon.store import RunReader
 
 SMALL: dict[str, Any] = {
@@ -101,7 +101,7 @@ def test_a_teacher_that_cannot_teach_is_refused_before_the_run(name: str, teache
 
 def test_self_distillation_needs_an_environment_that_knows_answers() -> None:
     config = configured("guess_number", objective="opsd")
-    with pytest.raises(ConfigError, match=r"(?s)E037.*reads the reference answer"), built(config):
+    with pytest.raises(ConfigError, match=r"(?s)E037.*reads the reference answer"), open_parts(config):
         pass
 
 
@@ -152,7 +152,7 @@ def test_a_step_is_scored_by_the_teacher(name: str, teacher: Path) -> None:
     """Log-probabilities of the reference are those of the folder's policy; credit is what it says beyond the policy."""
     env, more = STEPS[name]
     policy = {"reference": str(teacher), **more.get("policy", {})}
-    with built(configured(env, **{"objective": "opd", **more, "policy": policy})) as parts:
+    with open_parts(configured(env, **{"objective": "opd", **more, "policy": policy})) as parts:
         tasks = [(index, parts.env.tasks("train")[index]) for index in range(2)]
         asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
         groups = asyncio.run(parts.actor.collect(tasks, Key(0)))
@@ -183,7 +183,7 @@ def test_a_teacher_of_another_size_teaches_over_the_whole_vocabulary(tmp_path: P
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config).float().save_pretrained(folder)
     settings = {"policy": {"reference": str(folder)}, "regularize": {"kl": 3.0, "estimator": "full"}}
-    with built(configured("char_count", objective="opd", **settings)) as parts:
+    with open_parts(configured("char_count", objective="opd", **settings)) as parts:
         tasks = [(index, parts.env.tasks("train")[index]) for index in range(2)]
         asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
         groups = asyncio.run(parts.actor.collect(tasks, Key(0)))
@@ -213,7 +213,7 @@ def test_processes_of_a_learner_share_the_teacher(teacher: Path, lora: int) -> N
     """Spread over two processes it scores as in one, up to rounding."""
     policy = {"reference": str(teacher), "lora": {"rank": lora}}
     config = configured("char_count", objective="opd", policy=policy)
-    with built(config) as parts:
+    with open_parts(config) as parts:
         tasks = [(index, parts.env.tasks("train")[index]) for index in range(2)]
         asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
         groups = asyncio.run(parts.actor.collect(tasks, Key(0)))

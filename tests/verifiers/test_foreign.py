@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.errors import GnomonError
-from gnomon.integrations.rewards import GymScore, RubricReward, TrlReward, VerifiersTask, VerlScore, named
+from gnomon.integrations.rewards import GymScore, RubricReward, TrlReward, VerifiersTask, VerlScore, from_name
 from gnomon.types import Message, Status, Task
 from gnomon.verifiers import Verifier
 from gnomon.workers import Exceeded, Pool, Returned
@@ -185,13 +185,13 @@ def test_a_name_that_leads_nowhere_is_told_at_once(name, said):
 
 
 def test_targets_have_prefixes():
-    assert named(f"trl:{FILE}:exact,{FILE}:polite") == trl("exact", "polite")
-    assert named(f"trl:{FILE}:exact,polite,harder") == trl("exact", "polite", "harder")
-    assert named(f"trl:{FILE}:exact, polite", weights=(1.0, 0.5)) == trl("exact", "polite", weights=(1.0, 0.5))
-    assert named(f"verl:{FILE}:plain_score") == VerlScore(function=f"{FILE}:plain_score")
-    assert named(f"rubric:{FILE}:rubric") == RubricReward(rubric=f"{FILE}:rubric")
-    assert named(f"trl:{FILE}:exact", gold="answer", top=2.0) == trl("exact", gold="answer", top=2.0)
+    assert from_name(f"trl:{FILE}:exact,{FILE}:polite") == trl("exact", "polite")
+    assert from_name(f"trl:{FILE}:exact,polite,harder") == trl("exact", "polite", "harder")
+    assert from_name(f"trl:{FILE}:exact, polite", weights=(1.0, 0.5)) == trl("exact", "polite", weights=(1.0, 0.5))
+    assert from_name(f"verl:{FILE}:plain_score") == VerlScore(function=f"{FILE}:plain_score")
+    assert from_name(f"rubric:{FILE}:rubric") == RubricReward(rubric=f"{FILE}:rubric")
+    assert from_name(f"trl:{FILE}:exact", gold="answer", top=2.0) == trl("exact", gold="answer", top=2.0)
     with pytest.raises(TypeError, match="colour"):
-        named(f"trl:{FILE}:exact", colour="red")
-    assert named("countdown") is named("trl:") is None
-    assert named("my_pkg.env:Mine") is None
+        from_name(f"trl:{FILE}:exact", colour="red")
+    assert from_name("countdown") is from_name("trl:") is None
+    assert from_name("my_pkg.env:Mine") is None

@@ -36,12 +36,12 @@ def gain(
     as_json: Json = False,
 ) -> None:
     """What training added to the base model, beside what prompting alone gives: gnomon gain runs/a runs/b"""
-    from gnomon.comparison.gain import Wanted
-    from gnomon.comparison.gain import gain as measured
+    from gnomon.comparison.gain import Sizes
+    from gnomon.comparison.gain import gain as card_of
     from gnomon.comparison.gain_card import card_text
 
-    sizes = Wanted(samples=samples, tasks=tasks, shots=shots, transfer=transfer)
-    card = measured(folders, sizes, price, trust=trust, tell=lambda sentence: put(sentence, file=sys.stderr))
+    sizes = Sizes(samples=samples, tasks=tasks, shots=shots, transfer=transfer)
+    card = card_of(folders, sizes, price, trust=trust, tell=lambda sentence: put(sentence, file=sys.stderr))
     put(json.dumps(card.body(), indent=1)) if as_json else say(card_text(card))
 
 

@@ -98,8 +98,8 @@ def conform(
 ) -> None:
     """Compare the gradients of another trainer with what its objectives declare. Exit code 1: one differs."""
     from gnomon.conformance import Grade, trainer
-    from gnomon.conformance import conform as judged
-    from gnomon.conformance import text as shown
+    from gnomon.conformance import conform as cells_of
+    from gnomon.conformance import text as tables
 
     if what.startswith(("http://", "https://")):
         from gnomon.conformance.service import conform_service
@@ -110,13 +110,13 @@ def conform(
         cells = conform_service(names or (), model)
     else:
         with trainer(what, python) as gradient:
-            cells = judged(gradient, names or ())
+            cells = cells_of(gradient, names or ())
     if badge is not None:
-        badge.write_text(shown.badge(cells), "utf-8")
+        badge.write_text(tables.badge(cells), "utf-8")
     if as_json:
-        put(json.dumps(shown.body(cells), indent=1))
+        put(json.dumps(tables.body(cells), indent=1))
     else:
-        say(shown.markdown(cells) if markdown else shown.text(cells))
+        say(tables.markdown(cells) if markdown else tables.text(cells))
     sys.exit(1 if any(cell.grade is Grade.FAIL for cell in cells) else 0)
 
 

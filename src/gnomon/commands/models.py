@@ -58,7 +58,7 @@ def trim(
 
 
 def untrim(
-    trained: Annotated[Path, typer.Argument(metavar="TRIMMED", help="A trimmed model, or an export of a run with it.")],
+    model: Annotated[Path, typer.Argument(metavar="TRIMMED", help="A trimmed model, or an export of a run with it.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the model with its whole vocabulary.")],
     base: Annotated[Path | None, typer.Option(help="The model that was trimmed; by default where it was then.")] = None,
     record: Annotated[Path | None, typer.Option(help="trimmed.json; by default the one in TRIMMED.")] = None,
@@ -66,5 +66,5 @@ def untrim(
     """Write a trimmed model with its whole vocabulary again; rows of tokens that it lacked are those of its base."""
     from gnomon.export.trimming import untrimmed
 
-    untrimmed(trained, folder, base, record)
+    untrimmed(model, folder, base, record)
     put(f"{folder}: the model with its whole vocabulary")

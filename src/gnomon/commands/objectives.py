@@ -32,11 +32,11 @@ def exact(
         raise problem
     from dataclasses import asdict
 
-    from gnomon.objectives import objective as built
-    from gnomon.theory import report as computed
+    from gnomon.objectives import objective as row_of
+    from gnomon.theory import report as report_of
 
     try:
-        report = computed(built(name, **objective_options(name, options)), group=group)
+        report = report_of(row_of(name, **objective_options(name, options)), group=group)
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
     put(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))

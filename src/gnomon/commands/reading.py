@@ -83,7 +83,7 @@ def tail(
 
 def show(
     folder: RunFolder,
-    place: Annotated[
+    address: Annotated[
         str | None,
         typer.Argument(
             metavar="[attempt-N:][held-out:]STEP[:TASK[:SAMPLE]] | [held-out:]task:TASK",
@@ -99,20 +99,20 @@ def show(
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
-        if place is None:
+        if address is None:
             facts: Any
             facts, text = summarised(reader)
         else:
-            address = parse_address(place)
-            if address.sample is not None:
-                facts = rollout(reader, address)
+            parsed = parse_address(address)
+            if parsed.sample is not None:
+                facts = rollout(reader, parsed)
                 text = rollout_text(facts)
             else:
-                facts = rollouts(reader, address)
+                facts = rollouts(reader, parsed)
                 text = rows_text(facts) if brief else groups_text(reader, facts)
     if as_json:
         put(json.dumps(facts, indent=1))
-    elif place is None:
+    elif address is None:
         say(text)
     else:
         put(text)  # What a model wrote keeps its own lines.

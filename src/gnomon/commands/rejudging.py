@@ -71,9 +71,9 @@ def replay(
 
 def trusted(folder: Path, supplied: bool) -> bool:
     """Whether the code that a run folder names may run. Asks at a terminal."""
-    from gnomon.run.trust import asked
+    from gnomon.run.trust import ask_trust
     from gnomon.terminal import printable
 
     if supplied or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return supplied
-    return asked(folder, lambda question: typer.confirm(printable(question), default=False, err=True))
+    return ask_trust(folder, lambda question: typer.confirm(printable(question), default=False, err=True))

@@ -54,9 +54,9 @@ def train(
     put(f"{config.env.type} · {config.objective.type} · {sizes} · {folder}", flush=True)
     with Display(config) as display:
         with loading(display.phase):
-            from gnomon.run.passed import passed_parts
+            from gnomon.run.own_parts import own_parts
             from gnomon.run.start import start
-        reader = start(folder, config, display, passed=passed_parts(observers=observe or ()))
+        reader = start(folder, config, display, own=own_parts(observers=observe or ()))
     with reader:
         facts, text = summarised(reader)
     say(text)
@@ -89,10 +89,10 @@ def resume(
         config = extension(reader, supplied).config
     with Display(config) as display:
         with loading(display.phase):
-            from gnomon.run.passed import passed_parts
+            from gnomon.run.own_parts import own_parts
             from gnomon.run.resume import resume as go_on
-        passed = passed_parts(observers=observe or ())
-        reader = go_on(folder, display, passed=passed, accept_divergence=accept_divergence, settings=supplied)
+        own = own_parts(observers=observe or ())
+        reader = go_on(folder, display, own=own, accept_divergence=accept_divergence, settings=supplied)
     with reader:
         facts, text = summarised(reader)
     say(text)

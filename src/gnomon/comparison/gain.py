@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.comparison.gain_card import Card, Cost, card_of, write_card
-from gnomon.comparison.gain_replies import OTHER, USUAL, Measured, Wanted, played
+from gnomon.comparison.gain_replies import OTHER, USUAL, Measured, Sizes, played
 from gnomon.comparison.gain_scores import format_of, gain_of, transfer_of
 from gnomon.comparison.runs import grouped
 from gnomon.config import recorded, resolve
@@ -16,12 +16,12 @@ from gnomon.run.trust import require_trusted
 from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE
 
-__all__ = ["Wanted", "gain"]
+__all__ = ["Sizes", "gain"]
 
 
 def gain(
     folders: Sequence[Path],
-    request: Wanted,
+    request: Sizes,
     price: float | None = None,
     *,
     trust: bool = False,
@@ -66,7 +66,7 @@ def gain(
     return card
 
 
-def open_runs(folders: Sequence[Path], request: Wanted, trust: bool) -> Measured:
+def open_runs(folders: Sequence[Path], request: Sizes, trust: bool) -> Measured:
     """Raises: RunError E440, E429; ConfigError E052."""
     for folder in folders:
         with RunReader(folder) as reader:
@@ -79,7 +79,7 @@ def open_runs(folders: Sequence[Path], request: Wanted, trust: bool) -> Measured
     if len(groups) > 1:
         first, other = (next(iter(group.folders.values())) for group in groups[:2])
         raise no_gain(other, f"its settings differ from those of {first} in more than the seed", f"gnomon gain {other}")
-    return Measured(folders=dict(sorted(groups[0].folders.items())), config=config, wanted=request)
+    return Measured(folders=dict(sorted(groups[0].folders.items())), config=config, sizes=request)
 
 
 def no_gain(folder: Path, why: str, fix: str) -> RunError:

@@ -26,7 +26,7 @@ from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import env_class
 from gnomon.run.makers.held_out import make_set_actor
 from gnomon.run.objects import OBJECT, by_object
-from gnomon.run.parts import built, here
+from gnomon.run.parts import here, open_parts
 from gnomon.run.saved import checkpoint, require_base, require_here
 from gnomon.run.session import task_at
 from gnomon.run.subject import env_of
@@ -36,7 +36,7 @@ from gnomon.types import Group, Rollout
 from gnomon.verifiers import settle, settled
 from gnomon.workers import Pool
 
-__all__ = ["Measured", "Wanted", "played"]
+__all__ = ["Measured", "Sizes", "played"]
 
 SAMPLES = 8
 TASKS = 64
@@ -55,7 +55,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Sizes:
     """What is measured. None: as many as the runs recorded, or the defaults above."""
 
     samples: int | None = None
@@ -74,7 +74,7 @@ class Measured:
     folders: Mapping[int, Path]
     """By seed."""
     config: RunConfig
-    wanted: Wanted
+    sizes: Sizes
 
     @cached_property
     def named(self) -> JudgeSpec | None:
@@ -89,17 +89,17 @@ class Measured:
     @property
     def samples(self) -> int:
         own = self.config.eval.samples
-        return self.wanted.samples or (own if own > 1 or self.env is None else SAMPLES)
+        return self.sizes.samples or (own if own > 1 or self.env is None else SAMPLES)
 
     @property
     def tasks(self) -> int:
         own = self.config.eval.tasks
-        return self.wanted.tasks or (own if self.config.eval.samples >= self.samples else min(own, TASKS))
+        return self.sizes.tasks or (own if self.config.eval.samples >= self.samples else min(own, TASKS))
 
     @property
     def shows(self) -> bool:
         """Whether the environment can put solved examples before a question, and the runs' prompts have others."""
-        return self.wanted.shots not in (0, getattr(self.env, "shots", 0)) and hasattr(self.env, "shots")
+        return self.sizes.shots not in (0, getattr(self.env, "shots", 0)) and hasattr(self.env, "shots")
 
     @property
     def lenient(self) -> bool:
@@ -108,7 +108,7 @@ class Measured:
 
     def parts(self) -> Iterator[Part]:
         """All that the card needs; those of the base model first."""
-        evaluations = [USUAL] + [OTHER] * bool(self.wanted.transfer)
+        evaluations = [USUAL] + [OTHER] * bool(self.sizes.transfer)
         for after in (False, True):
             yield from (Part(name, after, seed) for name in evaluations for seed in self.folders)
             if self.shows and not after:
@@ -140,7 +140,7 @@ def recorded(runs: Measured, part: Part) -> Sequence[Group]:
     """What a run recorded at its first or last evaluation; empty where these are too few."""
     if part.evaluation == EXAMPLES:
         return ()
-    name = "" if part.evaluation == USUAL else runs.wanted.transfer
+    name = "" if part.evaluation == USUAL else runs.sizes.transfer
     kind = of_set("held_out", name)
     tasks = partial(task_at, runs.env) if runs.env is not None and not name else None
     with RunReader(runs.folders[part.seed]) as reader:
@@ -155,7 +155,7 @@ def sample_missing(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[
     config, env = runs.config, runs.env
     if env is None:
         raise by_object(config.env.type, f"{next(iter(runs.folders.values()))}/recipe.toml", FIX)
-    own = {USUAL: {}, EXAMPLES: {"env": {"shots": runs.wanted.shots}}, OTHER: other(runs)}
+    own = {USUAL: {}, EXAMPLES: {"env": {"shots": runs.sizes.shots}}, OTHER: other(runs)}
     numbers = {"every": 1, "tasks": runs.tasks, "samples": runs.samples, "temperature": config.rollout.temperature}
     names = dict.fromkeys(part.evaluation for part in missing)
     sets = {name: EvalSet.model_validate(numbers | own[name]) for name in names}
@@ -164,7 +164,7 @@ def sample_missing(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[
     result: dict[Part, Sequence[Group]] = {}
     with RunReader(next(iter(runs.folders.values()))) as reader:
         require_base(reader, config)
-    with built(plain, env) as parts:
+    with open_parts(plain, env) as parts:
         envs = {name: (spec, its) for name, spec, its in set_envs(with_sets, env)}
         for after, seed in dict.fromkeys((part.trained, part.seed) for part in missing):
             if after:
@@ -185,7 +185,7 @@ FIX = "leave out --samples, --tasks and --transfer: then what the runs recorded 
 
 def other(runs: Measured) -> dict[str, Any]:
     """The settings of the evaluation that is transferred to. Raises: ConfigError E021 for an unknown environment."""
-    name = runs.wanted.transfer
+    name = runs.sizes.transfer
     if not name:
         return {}
     if spec := runs.config.eval.sets.get(name):
@@ -200,7 +200,7 @@ def other(runs: Measured) -> dict[str, Any]:
 
 
 def telling(runs: Measured, part: Part) -> str:
-    of = {USUAL: "", EXAMPLES: f", {runs.wanted.shots} solved examples", OTHER: f", {runs.wanted.transfer}"}
+    of = {USUAL: "", EXAMPLES: f", {runs.sizes.shots} solved examples", OTHER: f", {runs.sizes.transfer}"}
     who = f"the policy of {runs.folders[part.seed]}" if part.trained else f"the base model (seed {part.seed})"
     return f"sampling {runs.samples} replies to {runs.tasks} tasks from {who}{of[part.evaluation]}"
 

@@ -15,7 +15,7 @@ from gnomon.rollout.actor import Actor
 from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.loops import finished
 from gnomon.run.makers.held_out import make_set_actor
-from gnomon.run.parts import built, here
+from gnomon.run.parts import here, open_parts
 from gnomon.stats import Interval, difference_interval
 from gnomon.training.evaluate import Evaluation, evaluate, first
 
@@ -77,7 +77,7 @@ def prompts(config: RunConfig, wordings: Sequence[Options], progress: Any = None
     }
     plain = here(config.model_copy(update={"eval": evaluation.model_copy(update={"sets": {}})}))
     worded = plain.model_copy(update={"eval": evaluation.model_copy(update={"sets": sets})})
-    with built(plain, **({} if progress is None else {"progress": progress})) as parts:
+    with open_parts(plain, **({} if progress is None else {"progress": progress})) as parts:
         parts.engine.load(parts.learner.publish())
         evaluations = [
             measure(make_set_actor(worded, name, its, env, parts.actor), parts.actor, worded.eval, config.seed)

@@ -18,7 +18,7 @@ from gnomon.models.facts import Facts, facts
 from gnomon.models.folder import SHIPPED
 from gnomon.objectives.options import OBJECT
 
-__all__ = ["STAGES", "Choice", "Rates", "chosen", "rates", "sentences"]
+__all__ = ["STAGES", "Choice", "Rates", "choices_of", "rates", "sentences"]
 
 RANK = 16
 """Rank of an adapter where none is set."""
@@ -116,7 +116,7 @@ def on_cpu(config: RunConfig) -> bool:
     return config.policy.device == "cpu" or (config.policy.device == "auto" and not machine.has_cuda())
 
 
-def chosen(config: RunConfig, stage: Stage) -> list[Choice]:
+def choices_of(config: RunConfig, stage: Stage) -> list[Choice]:
     """The choices of a stage. Those that ship have only learning rates."""
     if config.policy.path in SHIPPED:
         return list(learning_rates(config, Facts())) if learning_rates in stage else []
@@ -130,7 +130,7 @@ def sentences(config: RunConfig) -> Iterator[str]:
     default = config.optim.type == "adamw" and config.optim.lr == usual.policy
     yield f"Learning rate {config.optim.lr:g}: {usual.why if default else 'as set'}."
     values, shipped, words = leaves(config.model_dump()), leaves(DEFAULTS), dict[str, list[str]]()
-    for choice in (choice for stage in STAGES for choice in chosen(config, stage)):
+    for choice in (choice for stage in STAGES for choice in choices_of(config, stage)):
         if choice.why != usual.why and values[choice.key] == choice.value != shipped[choice.key]:
             words.setdefault(choice.why, []).append(word_of(BRIEF.get(choice.key, choice.key), choice.value))
     for why, settings in words.items():

@@ -25,7 +25,7 @@ __all__ = [
     "SWITCHES",
     "as_setting",
     "explained",
-    "known",
+    "likely_key",
     "unknown_objective",
     "wrong_option",
 ]
@@ -134,11 +134,11 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
 def wrong_option(mistake: Mistake, origins: Origins) -> ConfigError:
     """The mistake in an option of an objective, where it was given."""
     key = f"objective.{mistake.option}"
-    where, expected = place_of(key, origins), mistake.wanted
+    where, expected = place_of(key, origins), mistake.requirement
     if expected:
         return ConfigError("E011", f"{key} is {mistake.value!r}; it must be {expected}", where=where, fix=mistake.fix)
     options = declared(mistake.row).options
-    ours = known(key)[0].removeprefix("objective.")
+    ours = likely_key(key)[0].removeprefix("objective.")
     near = ours if ours in options else mistake.near
     if not near:
         names = ", ".join(f"objective.{name}" for name in options)
@@ -157,7 +157,7 @@ def place_of(key: str, origins: Origins) -> str:
 
 def meant(key: str) -> tuple[str, str]:
     """The key that an unknown one probably stands for, or why there is none; two empty texts if neither is known."""
-    ours, absent = known(key)
+    ours, absent = likely_key(key)
     if ours or absent:
         return ours, absent
     options = {f"objective.{name}" for row in OPTIONS.values() for name in row.options}
@@ -244,7 +244,7 @@ ABSENT = {
 """Their key, whole or its end or its first table, to what is true here."""
 
 
-def known(key: str) -> tuple[str, str]:
+def likely_key(key: str) -> tuple[str, str]:
     """Our key for one of theirs, or the sentence that says what is not here; two empty texts for neither."""
     parts = key.split(".")
     ends = [".".join(parts[start:]) for start in range(len(parts))]

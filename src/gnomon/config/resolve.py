@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gnomon.config.agreement import contradictions
-from gnomon.config.choices import STAGES, chosen
+from gnomon.config.choices import STAGES, choices_of
 from gnomon.config.mistakes import explained, unknown_objective, wrong_option
 from gnomon.config.sections import DEFAULTS, RunConfig
 from gnomon.config.sources import Origins, Source, leaves, put, whole_key
@@ -76,7 +76,7 @@ def type_of(values: Mapping[str, Any], table: str) -> Any:
 def fitted(config: RunConfig, values: dict[str, Any], origins: dict[str, str]) -> RunConfig:
     """The configuration with the defaults of its model and machine in the place of those that nobody set."""
     for stage in STAGES:
-        for choice in chosen(config, stage):
+        for choice in choices_of(config, stage):
             if choice.key not in origins:
                 put(values, choice.key, choice.value)
                 origins[choice.key] = choice.why

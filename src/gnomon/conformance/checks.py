@@ -122,7 +122,7 @@ def tools(subject: Subject) -> Cell:
     )
     reading = plain(subject)
     wrong = [
-        replace(reading, kept=every, text="the tokens of tools are trained"),
+        replace(reading, mask=every, text="the tokens of tools are trained"),
         replace(reading, by_turn=True, text="advantages are normalised within each turn"),
     ]
     return compared("tokens of tools", Batch(groups=groups), [reading], wrong, subject)

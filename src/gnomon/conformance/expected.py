@@ -45,7 +45,7 @@ class Reading:
     text: str
     """How it differs from the row; empty where it does not."""
     row: Objective
-    kept: Kept = sampled_mask
+    mask: Kept = sampled_mask
     by_turn: bool = False
     """Whether the rewards of the rollouts that reach a turn are compared among themselves."""
     failed: float | None = None
@@ -72,7 +72,7 @@ def expected(policy: Policy, reading: Reading, batch: Batch, reference: Policy) 
     broken = [
         reading.whole_groups and any(row.reward is None for row in group) for group in batch.groups for _ in group
     ]
-    loss_masks = [reading.kept(row) for row in rows]
+    loss_masks = [reading.mask(row) for row in rows]
     if batch.mask_truncated and reading.masks_truncated:
         loss_masks = [
             (0,) * len(row.completion) if row.truncated else keep for row, keep in zip(rows, loss_masks, strict=True)
@@ -232,5 +232,5 @@ def variants(reading: Reading) -> list[tuple[int, Reading]]:
                 changes = [text for text in (credited, divided, masked) if text]
                 scope = Scope.STEP if credited == OVER_STEP else row.scope
                 variant = replace(row, advantage=advantage, aggregate=share, scope=scope)
-                readings.append((len(changes), replace(reading, text="; ".join(changes), row=variant, kept=keep)))
+                readings.append((len(changes), replace(reading, text="; ".join(changes), row=variant, mask=keep)))
     return readings

@@ -41,7 +41,7 @@ class CountShapes(SingleTurn):
         kinds = [shape] * count + [rng.choice([each for each in SHAPES if each != shape]) for _ in range(others)]
         places = rng.sample(range(self.cells**2), len(kinds))
         shapes = [(cell, kind, rng.choice(COLOURS)) for cell, kind in zip(places, kinds, strict=True)]
-        return asked(shape, tuple(sorted(shapes)), self.cells)
+        return question_of(shape, tuple(sorted(shapes)), self.cells)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one shape in another colour, in another cell, or of another kind."""
@@ -52,7 +52,7 @@ class CountShapes(SingleTurn):
         counted = [other for _, other, _ in shapes].count(task.info["shape"])
         kinds = [each for each in SHAPES if each == kind or 1 <= counted + self._more(task, kind, each) <= self.most]
         shapes[at] = (new, rng.choice(kinds), rng.choice(COLOURS))
-        return asked(task.info["shape"], tuple(sorted(shapes)), self.cells)
+        return question_of(task.info["shape"], tuple(sorted(shapes)), self.cells)
 
     def _more(self, task: Task, kind: str, other: str) -> int:
         return int(other == task.info["shape"]) - int(kind == task.info["shape"])
@@ -68,16 +68,16 @@ class CountShapes(SingleTurn):
         return str(task.answer)
 
 
-def asked(shape: str, shapes: Shapes, cells: int) -> Task:
+def question_of(shape: str, shapes: Shapes, cells: int) -> Task:
     (question,) = user(f"How many {shape}s? {SLOT}")
     return Task(
         id=identity("count_shapes", shape, shapes, cells),
-        messages=(replace(question, images=(drawn(shapes, cells),)),),
+        messages=(replace(question, images=(picture(shapes, cells),)),),
         answer=sum(kind == shape for _, kind, _ in shapes), info={"shape": shape, "shapes": shapes},
     )  # fmt: skip
 
 
-def drawn(shapes: Shapes, cells: int) -> Image:
+def picture(shapes: Shapes, cells: int) -> Image:
     canvas = Canvas(cells * CELL)
     for cell, kind, colour in shapes:
         left, top = cell % cells * CELL, cell // cells * CELL

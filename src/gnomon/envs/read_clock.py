@@ -26,11 +26,15 @@ class ReadClock(SingleTurn):
     """Minutes between two times."""
 
     def make(self, rng: random.Random) -> Task:
-        return asked(rng.randint(1, 12), rng.randrange(0, 60, self.step), rng.choice(self.sides), rng.randrange(12))
+        return question_of(
+            rng.randint(1, 12), rng.randrange(0, 60, self.step), rng.choice(self.sides), rng.randrange(12)
+        )
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with another minute."""
-        return asked(task.info["hour"], rng.randrange(0, 60, self.step), rng.choice(self.sides), rng.randrange(12))
+        return question_of(
+            task.info["hour"], rng.randrange(0, 60, self.step), rng.choice(self.sides), rng.randrange(12)
+        )
 
     def check(self, task: Task, answer: str) -> bool:
         hour, colon, minute = answer.partition(":")
@@ -42,17 +46,17 @@ class ReadClock(SingleTurn):
         return str(task.answer)
 
 
-def asked(hour: int, minute: int, side: int, mark: int) -> Task:
+def question_of(hour: int, minute: int, side: int, mark: int) -> Task:
     """Args: mark: number of the hour whose mark is longer, which makes more drawings of a time."""
     (question,) = user(f"What time is it, such as 3:05? {SLOT}")
     return Task(
         id=identity("read_clock", hour, minute, side, mark),
-        messages=(replace(question, images=(drawn(hour, minute, side, mark),)),),
+        messages=(replace(question, images=(picture(hour, minute, side, mark),)),),
         answer=f"{hour}:{minute:02}", info={"hour": hour},
     )  # fmt: skip
 
 
-def drawn(hour: int, minute: int, side: int, mark: int) -> Image:
+def picture(hour: int, minute: int, side: int, mark: int) -> Image:
     canvas, radius = Canvas(side), side / 2
 
     def at(turn: float, length: float) -> tuple[float, float]:

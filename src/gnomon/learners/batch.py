@@ -171,17 +171,17 @@ class Batch:
         """Some of the sequences, in this order, as part of the same step."""
         tokens = self.tokens_of(places)
 
-        def chosen(values: Tensor | None) -> Tensor | None:
+        def rows(values: Tensor | None) -> Tensor | None:
             return None if values is None else values[tokens]
 
         return replace(
             self,
             sequences=tuple(self.sequences[index] for index in places),
-            advantage=chosen(self.advantage),
-            proximal_logp=chosen(self.proximal_logp),
-            reference_logp=chosen(self.reference_logp),
-            values=chosen(self.values),
-            returns=chosen(self.returns),
+            advantage=rows(self.advantage),
+            proximal_logp=rows(self.proximal_logp),
+            reference_logp=rows(self.reference_logp),
+            values=rows(self.values),
+            returns=rows(self.returns),
         )
 
     def updates(self, epochs: int, minibatches: int, key: Key) -> Iterator[Batch]:

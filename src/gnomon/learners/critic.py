@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.learners.batch import Batch
-from gnomon.learners.eight_bit import kept, taken
+from gnomon.learners.eight_bit import from_store, to_store
 from gnomon.learners.not_finite import not_finite, only_overflows
 from gnomon.learners.optimisers import Adam, optimizer_of
 from gnomon.learners.scaling import LossScale
@@ -141,7 +141,7 @@ class Critic:
     def save_state(self, folder: Path) -> None:
         memory = {f"weight/{name}": value.detach().contiguous() for name, value in self.parameters.items()}
         for name, parameter in self.parameters.items():
-            own = kept(self.optimizer.state.get(parameter, {}))
+            own = to_store(self.optimizer.state.get(parameter, {}))
             memory |= {f"{kind}/{name}": value for kind, value in own.items()}
         save_file(memory | self.scale.state(), folder / FILE)
 
@@ -153,7 +153,7 @@ class Critic:
             with torch.no_grad():
                 parameter.copy_(stored.pop("weight"))
             if stored:
-                self.optimizer.state[parameter] = taken(self.optimizer, stored)
+                self.optimizer.state[parameter] = from_store(self.optimizer, stored)
         self.body.masters.round()
 
     def _read(self, sequences: Sequence[Text]) -> Tensor:

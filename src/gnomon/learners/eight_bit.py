@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon.errors import ConfigError
 
-__all__ = ["adamw_8bit", "kept", "taken"]
+__all__ = ["adamw_8bit", "from_store", "to_store"]
 
 MAPS = {"qmap1": "dynamic", "qmap2": "udynamic"}
 """Of the state of a tensor in 8 bits: the values that the numbers stand for, and their names in the optimiser. They
@@ -45,7 +45,7 @@ def adamw_8bit(
     return optimizer
 
 
-def kept(state: Mapping[str, Any]) -> dict[str, Tensor]:
+def to_store(state: Mapping[str, Any]) -> dict[str, Tensor]:
     """What a checkpoint keeps of the state of one parameter, of any optimiser."""
     return {
         kind: value if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
@@ -54,7 +54,7 @@ def kept(state: Mapping[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def taken(optimizer: torch.optim.Optimizer, stored: Mapping[str, Tensor]) -> dict[str, Any]:
+def from_store(optimizer: torch.optim.Optimizer, stored: Mapping[str, Tensor]) -> dict[str, Any]:
     """The state of one parameter from what `kept` gave."""
     state: dict[str, Any] = dict(stored)
     if "state1" not in state:

@@ -18,7 +18,7 @@ from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, TokenSequence, pieces
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
-from gnomon.learners.eight_bit import kept, taken
+from gnomon.learners.eight_bit import from_store, to_store
 from gnomon.learners.mismatch import compared, drift
 from gnomon.learners.not_finite import not_finite, only_overflows
 from gnomon.learners.optimisers import Adam, Sgd, optimizer_of
@@ -413,7 +413,7 @@ class LocalLearner:
         self.policy.save(folder)
         state = {"version": torch.tensor(self.version, device="cpu"), **self.scale.state()}
         for name, parameter in self.parameters.items():
-            own = kept(self.optimizer.state.get(parameter, {}))
+            own = to_store(self.optimizer.state.get(parameter, {}))
             state |= {f"{name}/{kind}": value for kind, value in own.items()}
         save_file(state, folder / STATE)
         if self.critic:
@@ -430,7 +430,7 @@ class LocalLearner:
         for name, parameter in self.parameters.items():
             stored = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}
             if stored:
-                self.optimizer.state[parameter] = taken(self.optimizer, stored)
+                self.optimizer.state[parameter] = from_store(self.optimizer, stored)
         if self.critic:
             self.critic.load_state(folder)
 

@@ -117,7 +117,11 @@ def causes(
         {i for batch in gathered for i in (batch.rollouts.rewards.flatten().abs() > LARGE).nonzero().flatten().tolist()}
     )
     for what, values_of, fix in (
-        ("the engine's log-probabilities", sampled, "use an engine that reports the distribution it samples from"),
+        (
+            "the engine's log-probabilities",
+            behavior_logp,
+            "use an engine that reports the distribution it samples from",
+        ),
         ("log-probabilities under the reference", lambda batch: batch.reference_logp, "use finite reference weights"),
         ("log-probabilities at the start of the step", lambda batch: batch.proximal_logp, diverged),
         ("the critic's returns", lambda batch: batch.returns, "a smaller critic.lr, in a new run"),
@@ -149,7 +153,7 @@ def causes(
     yield Cause(True, why, slower, overflow=True)
 
 
-def sampled(batch: Batch) -> Tensor:
+def behavior_logp(batch: Batch) -> Tensor:
     """What the engine reported, and zero for a token that was prefilled: it has nothing to report."""
     return batch.behavior_logp.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
 

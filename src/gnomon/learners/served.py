@@ -20,7 +20,7 @@ from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.verbs import files_of, write_files
-from gnomon.learners.wire import loads, written
+from gnomon.learners.wire import dumps, loads
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
 from gnomon.repeats import Repeats
@@ -94,7 +94,7 @@ class ServedLearner:
         """What the server answers. A call whose request or answer was lost is sent again, under the same number."""
         self._number += 1
         self._repeats.answered()
-        where, body = f"{self.url} ({verb})", written(arguments)
+        where, body = f"{self.url} ({verb})", dumps(arguments)
         while True:
             try:
                 status, data = self._exchanged(verb, body)
@@ -113,7 +113,7 @@ class ServedLearner:
         """Status and body of one request. Raises: OSError, HTTPException where it was lost, or nothing answers."""
         with closing(self._sent(verb, body)) as connection:
             while verb != ALIVE and not select.select([connection.sock], [], [], BEAT)[0]:
-                status, data = self._exchanged(ALIVE, written(()))
+                status, data = self._exchanged(ALIVE, dumps(()))
                 if status != 200 or not loads(data):
                     raise ConnectionError("the server does not have the request")
                 self._repeats.answered()

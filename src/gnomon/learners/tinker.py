@@ -65,7 +65,7 @@ class TinkerLearner:
         zeros = [torch.zeros(len(each)) for each in sequences]
         output = answer(self._training.forward(self._data(sequences, zeros), "cross_entropy"), "score")
         logps = [each["logprobs"].to_numpy() for each in output.loss_fn_outputs]
-        return [logp[trained(each)].astype(np.float64) for each, logp in zip(sequences, logps, strict=True)]
+        return [logp[trainable_indices(each)].astype(np.float64) for each, logp in zip(sequences, logps, strict=True)]
 
     def _scored_by_base(self, sequences: Sequence[TokenSequence]) -> list[FloatArray]:
         if self._reference is None:
@@ -75,7 +75,7 @@ class TinkerLearner:
         inputs = [self._types.ModelInput.from_ints(each) for each in ids]
         requests = [self._reference.compute_logprobs(each) for each in inputs]
         logps = [np.array(answer(each, "score")[1:], dtype=np.float64) for each in requests]
-        return [logp[trained(each)] for each, logp in zip(sequences, logps, strict=True)]
+        return [logp[trainable_indices(each)] for each, logp in zip(sequences, logps, strict=True)]
 
     def _data(self, sequences: Sequence[TokenSequence], kappa: Sequence[Tensor]) -> list[Any]:
         return [self._example(each, own) for each, own in zip(sequences, kappa, strict=True)]
@@ -84,7 +84,7 @@ class TinkerLearner:
         """A sequence up to its last trainable token. Args: kappa: [T] of its trainable tokens."""
         ids = sequence.token_ids[: len(sequence.inputs) + 1]
         weights = np.zeros(len(ids) - 1, dtype=np.float32)
-        weights[trained(sequence)] = kappa.numpy()
+        weights[trainable_indices(sequence)] = kappa.numpy()
         inputs = {"target_tokens": ids[1:].numpy(), "weights": weights}
         return self._types.Datum(model_input=self._types.ModelInput.from_ints(ids[:-1].tolist()), loss_fn_inputs=inputs)
 
@@ -158,7 +158,7 @@ class TinkerLearner:
         return self._published
 
 
-def trained(sequence: TokenSequence) -> FloatArray:
+def trainable_indices(sequence: TokenSequence) -> FloatArray:
     """Places of the trainable tokens among the targets of a sequence: [T]."""
     return (sequence.trainable.nonzero().flatten() - 1).numpy()
 

@@ -20,7 +20,7 @@ from gnomon.models.weights import Kind, WeightsRef
 from gnomon.objectives import Denominators, Rollouts
 from gnomon.stats import At, Max, Mean, Quantile, Sum
 
-__all__ = ["loads", "written"]
+__all__ = ["dumps", "loads"]
 
 CLASSES: dict[str, Any] = {
     kind.__name__: kind
@@ -48,7 +48,7 @@ HEAD = 8
 """Bytes of the length of the head, little-endian."""
 
 
-def written(value: Any) -> bytes:
+def dumps(value: Any) -> bytes:
     """A value as bytes: a head in JSON, and the elements of all its tensors.
 
     Raises: TypeError for an object that is neither a plain value nor one of the classes of a learner's verbs.
@@ -114,10 +114,10 @@ def decoded(tree: Any, tensors: list[Tensor]) -> Any:
     match tree:
         case {"enum": kind, "value": value}:
             return ENUMS[kind](value)
-        case {"tensor": place}:
-            return tensors[place]
-        case {"array": place}:
-            return tensors[place].numpy()
+        case {"tensor": index}:
+            return tensors[index]
+        case {"array": index}:
+            return tensors[index].numpy()
         case {"numbers": code, "values": values}:
             return array(code, values)
         case {"tuple": parts}:

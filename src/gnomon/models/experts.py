@@ -26,20 +26,20 @@ STEADY = frozenset((
 they have transformers' own experts, and the tier `measured`."""
 
 
-def mixed(experts: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+def mixed(experts: Any, hidden: Tensor, choices: Tensor, shares: Tensor) -> Tensor:
     """[T, size] what experts with gates make of tokens; the function behind `NAME` in transformers' registry.
 
     Args: hidden: [T, size]; chosen: [T, k] the experts of each token; shares: [T, k] how much each of them adds.
     """
     if hidden.device.type not in ("cpu", "meta"):
-        out: Tensor = grouped_mm_experts_forward(experts, hidden, chosen, shares)
+        out: Tensor = grouped_mm_experts_forward(experts, hidden, choices, shares)
         return out
-    each = chosen.flatten()
+    each = choices.flatten()
     order = each.argsort(stable=True)
-    rows = torch.split(hidden.index_select(0, order // chosen.shape[1]), counted(each, experts.num_experts))
-    made = torch.cat([computed(experts, at, part) for at, part in enumerate(rows) if len(part)])
+    rows = torch.split(hidden.index_select(0, order // choices.shape[1]), counted(each, experts.num_experts))
+    outputs = torch.cat([computed(experts, at, part) for at, part in enumerate(rows) if len(part)])
     back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
-    parts = (at_least(made.index_select(0, back)).view(*chosen.shape, -1) * shares[..., None]).unbind(1)
+    parts = (at_least(outputs.index_select(0, back)).view(*choices.shape, -1) * shares[..., None]).unbind(1)
     return sum(parts[1:], parts[0]).to(hidden.dtype)
 
 

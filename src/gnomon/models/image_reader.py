@@ -63,10 +63,10 @@ class ImageReader:
     def images(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """The images in the tokens of a prompt, in order: the id that names it, the place of its first token, and that
         behind its last one. Raises: RunError E441 for an image that this process does not have; as `text`."""
-        places = [place for place, token in enumerate(ids) if token < 0]
-        while places:
-            name = ids[places[0]]
-            own, places = places[: self._count(name)], places[self._count(name) :]
+        indices = [index for index, token in enumerate(ids) if token < 0]
+        while indices:
+            name = ids[indices[0]]
+            own, indices = indices[: self._count(name)], indices[self._count(name) :]
             yield name, own[0], own[-1] + 1
 
     @lru_cache(maxsize=COUNTS)  # noqa: B019 - a process has one or two of these objects, for its whole life.

@@ -28,7 +28,7 @@ def spread(
     mesh: DeviceMesh,
     precision: Precision,
     *,
-    trained: bool = True,
+    trainable: bool = True,
 ) -> Policy:
     """A policy whose weights are spread over the processes of a mesh, each of which reads its own rows.
 
@@ -39,18 +39,18 @@ def spread(
     """
     policy = outline()
     if policy is not None:
-        shard(policy, mesh, precision, trained=trained)
+        shard(policy, mesh, precision, trainable=trainable)
         return policy
     for turn in range(mesh.size()):
         if turn == mesh.get_local_rank():
             policy = load()
-            shard(policy, mesh, precision, trained=trained)
+            shard(policy, mesh, precision, trainable=trainable)
         dist.barrier()
     assert policy is not None
     return policy
 
 
-def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bool = True) -> None:
+def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trainable: bool = True) -> None:
     """Spread the weights of a policy over the processes of a mesh, in place: rows of every parameter.
 
     Every layer is gathered before it computes and spread again after it. Gradients are summed over the processes in
@@ -61,7 +61,7 @@ def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bo
             without any; then the rows of this process are read from its folder. With an adapter, its base is in the
             dtype that it computes in.
         precision: that it computes in from now on.
-        trained: False for a reference. What lies outside its layers then stays gathered, because another policy's pass
+        trainable: False for a reference. What lies outside its layers stays gathered, because another policy's pass
             reads its vocabulary projection.
     """
     rounded = precision.compute if precision.rounds and not policy.adapter else None
@@ -71,7 +71,7 @@ def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bo
     layers = [module for module in policy.model.modules() if isinstance(module, GradientCheckpointingLayer)]
     for layer in layers:
         fully_shard(layer, mesh=mesh, mp_policy=numbers, reshard_after_forward=True)
-    fully_shard(policy, mesh=mesh, mp_policy=numbers, reshard_after_forward=trained)
+    fully_shard(policy, mesh=mesh, mp_policy=numbers, reshard_after_forward=trainable)
     register_fsdp_forward_method(policy, "collision")
     for module in policy.modules():
         if isinstance(module, FSDPModule):

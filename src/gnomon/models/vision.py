@@ -79,8 +79,8 @@ class Vision:
         ids = ids.masked_fill(ids == self._token, 0)
         if not bool(image_mask.any()):
             return {"input_ids": ids}
-        known = Known() if self.trained else self._features
-        features = [self._of(name, known) for row in ids.tolist() for name, *_ in self.reader.images(row)]
+        cache = Known() if self.trained else self._features
+        features = [self._of(name, cache) for row in ids.tolist() for name, *_ in self.reader.images(row)]
         inputs: dict[str, Any] = {
             "input_ids": ids.masked_fill(image_mask, self._token),
             "mm_encoder_outputs": {"image": joined([each.output for each in features])},
@@ -107,14 +107,14 @@ class Vision:
         """The features of an empty image, with gradients."""
         return tensors_of(self._computed(Image.of(b64decode(BLANK))).output)
 
-    def _of(self, name: int, known: Known) -> Features:
+    def _of(self, name: int, cache: Known) -> Features:
         """The features of an image. Raises: as `inputs`."""
-        if name not in known:
-            known[name] = (self._computed if self.trained else self._kept)(SHELF.get(name))
-            while not self.trained and len(known) > 1 and sum(map(size_of, known.values())) > MOST:
-                known.popitem(last=False)
-        known.move_to_end(name)
-        return known[name]
+        if name not in cache:
+            cache[name] = (self._computed if self.trained else self._kept)(SHELF.get(name))
+            while not self.trained and len(cache) > 1 and sum(map(size_of, cache.values())) > MOST:
+                cache.popitem(last=False)
+        cache.move_to_end(name)
+        return cache[name]
 
     @torch.inference_mode(False)
     @torch.no_grad()

@@ -81,15 +81,15 @@ class Mistake(NamedTuple):
     row: str
     option: str
     value: object
-    wanted: str
+    requirement: str
     """What the value must be; empty where the row has no such option."""
     fix: str
     near: str = ""
     """The option of the row that was meant, where the row has no such option."""
 
     def __str__(self) -> str:
-        if self.wanted:
-            return f"{self.option} is {self.value!r}; it must be {self.wanted} ({self.fix})"
+        if self.requirement:
+            return f"{self.option} is {self.value!r}; it must be {self.requirement} ({self.fix})"
         return f"{self.row} has no option {self.option} ({self.fix})"
 
 
@@ -127,7 +127,7 @@ class Option:
         return f"{'integer' if isinstance(self.default, int) else 'number'} {bounds}".strip()
 
     @property
-    def wanted(self) -> str:
+    def requirement(self) -> str:
         """The same within a sentence: `a number ≥ 0`."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
@@ -199,7 +199,7 @@ class Declaration:
                 mistakes.append(Mistake(self.name, name, value, "", self._meant(near, prefix), near))
             elif not option.takes(value):
                 fix = f"{prefix}{name}={option.default}, the default"
-                mistakes.append(Mistake(self.name, name, value, option.wanted, fix))
+                mistakes.append(Mistake(self.name, name, value, option.requirement, fix))
         return mistakes
 
     def complete(self, options: Mapping[str, Value]) -> dict[str, Value]:

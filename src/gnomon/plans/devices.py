@@ -103,8 +103,8 @@ def gpu(name: str, gib: float, bf16: float, fp32: float, bandwidth: float) -> De
 
 
 GPUS = {
-    found.name: found
-    for found in (
+    gpu.name: gpu
+    for gpu in (
         gpu("rtx3090", 24, 71, 35.6, 936),
         gpu("rtx4090", 24, 165, 82.6, 1008),
         gpu("l4", 24, 121, 30.3, 300),

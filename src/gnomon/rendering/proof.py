@@ -163,13 +163,13 @@ def _border(
 def without_reasoning(parts: Sequence[Part], rule: Continuation) -> list[Part]:
     """The texts of a conversation whose earlier reasoning is removed."""
     stripped_parts: list[Part] = []
-    for sampled, text in parts:
-        if sampled:
+    for by_policy, text in parts:
+        if by_policy:
             text = text.rpartition(CLOSE)[2].lstrip("\n" if rule.lines else "") if CLOSE in text else text
             before = stripped_parts[-1][1]
             if not (rule.husk and before.endswith(rule.husk)):
                 stripped_parts[-1] = (False, before.removesuffix(rule.opening) + rule.husk)
-        stripped_parts.append((sampled, text))
+        stripped_parts.append((by_policy, text))
     return stripped_parts
 
 

@@ -128,11 +128,11 @@ class Ahead:
         self._thread = self._thread or LoopThread()
         actor, (tasks, key) = self.actors[step % len(self.actors)], order(step)
 
-        async def sampled() -> list[Group]:
+        async def sample() -> list[Group]:
             await actor.sync(weights, step)
             return await actor.collect(tasks, key)
 
-        self._open[step] = weights, self._thread.submit(sampled())
+        self._open[step] = weights, self._thread.submit(sample())
 
     def counts(self) -> Stats:
         stats = self._stats

@@ -77,7 +77,7 @@ class Demonstrated:
 class Demonstration:
     """A speaker that gives a demonstrated reply."""
 
-    written: str
+    demonstration: str
     tokenizer: Tokenizer
     version: int
     """Version of the policy's weights at that time."""
@@ -86,13 +86,13 @@ class Demonstration:
     prefix: Prefix = WHOLE
 
     async def reply(self, request: Request) -> Completion:
-        ids = self.tokenizer.encode(self.written)[: request.sampling.max_tokens]
+        ids = self.tokenizer.encode(self.demonstration)[: request.sampling.max_tokens]
         return Completion(
-            token_ids=ids, logprobs=(nan,) * len(ids), text=self.written, finish=Finish.STOP, version=self.version
+            token_ids=ids, logprobs=(nan,) * len(ids), text=self.demonstration, finish=Finish.STOP, version=self.version
         )
 
     def text(self, completion: Completion, prompt_ids: Sequence[int]) -> str:
-        return self.written
+        return self.demonstration
 
 
 class Shown:
@@ -127,12 +127,12 @@ class Shown:
     def training(self, key: Key, group: int) -> Iterator[Cast]:
         with self.own.training(key, group) as cast:
 
-            def shown(index: int, sample: int) -> tuple[Speaker, ...]:
+            def with_demonstration(index: int, sample: int) -> tuple[Speaker, ...]:
                 if sample < group - 1:
                     return cast(index, sample)
                 return (Demonstration(self.replies[index], self.tokenizer, self.engine.version),)
 
-            yield shown
+            yield with_demonstration
 
     def evaluation(self, key: Key) -> AbstractContextManager[Cast]:
         return self.own.evaluation(key)

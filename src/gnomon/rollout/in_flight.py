@@ -60,12 +60,12 @@ class InFlight:
         actor, (tasks, key) = self.actors[step % len(self.actors)], order(step)
         begun = self._begun.setdefault(step, weights.identity)
 
-        async def sampled() -> list[Group]:
+        async def sample() -> list[Group]:
             await actor.sync(weights, step)
             actor.weights = begun
             return await actor.collect(tasks, key)
 
-        return self._thread.submit(sampled())
+        return self._thread.submit(sample())
 
     def counts(self) -> Stats:
         return merge(self._stats, self.engine.counts())

@@ -14,7 +14,7 @@ from gnomon.rollout.batches import Batches, Order, staleness
 from gnomon.stats import Mean, Stats
 from gnomon.types import Group, Task
 
-__all__ = ["Earlier", "Replay", "drawn"]
+__all__ = ["Earlier", "Replay", "draw"]
 
 
 class Earlier(Protocol):
@@ -35,7 +35,7 @@ class Replay:
     groups keep the log-probabilities and verdicts that were recorded with them.
 
     Args:
-        sampled: the batches of what is sampled.
+        fresh: the batches of what is sampled.
         count: number of earlier groups per step, counted in tasks.
         recorded: the groups of another run. None: those of the steps before, which `own` must be set to read; the first
             step then has none.
@@ -46,16 +46,16 @@ class Replay:
     """Earlier groups were sampled with other weights than those that are trained."""
 
     def __init__(
-        self, sampled: Batches, count: int, *, recorded: Earlier | None = None, among: Sequence[int] = ()
+        self, fresh: Batches, count: int, *, recorded: Earlier | None = None, among: Sequence[int] = ()
     ) -> None:
-        self.sampled, self.count, self.recorded, self.among = sampled, count, recorded, frozenset(among)
+        self.fresh, self.count, self.recorded, self.among = fresh, count, recorded, frozenset(among)
         self.own: Earlier | None = None
         """Reads the groups of the run itself."""
         self._stats: Stats = {}
 
     @property
     def actors(self) -> Sequence[Actor]:
-        return self.sampled.actors
+        return self.fresh.actors
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         def fewer(number: int) -> tuple[Sequence[tuple[int, Task]], Key]:
@@ -63,12 +63,12 @@ class Replay:
             return tasks[: len(tasks) - self._replayed(number, len(tasks))], key
 
         tasks, key = order(step)
-        new_groups = await self.sampled.take(step, weights, fewer)
+        new_groups = await self.fresh.take(step, weights, fewer)
         earlier = self._draw(step, self._replayed(step, len(tasks)), {group.index for group in new_groups}, key)
         groups = [*new_groups, *earlier]
         aged = groups if self.recorded is None else []
         share = {"replayed": Mean(float(len(earlier)), len(groups))}
-        self._stats = {**self.sampled.counts(), **staleness(aged, weights.version), **share}
+        self._stats = {**self.fresh.counts(), **staleness(aged, weights.version), **share}
         return groups
 
     def _replayed(self, step: int, tasks: int) -> int:
@@ -82,7 +82,7 @@ class Replay:
         usable = {task: steps for task, steps in steps_of.items() if not self.among or task in self.among}
         return [
             replace(group, replayed=(source.seed, before), spare=False)
-            for task, before in drawn(usable, count, met, key.at("replay"))
+            for task, before in draw(usable, count, met, key.at("replay"))
             for group in source.read(before, task)
         ]
 
@@ -91,16 +91,16 @@ class Replay:
 
     def save_state(self, folder: Path) -> None:
         """Write the state of what is sampled: earlier groups are in the records."""
-        self.sampled.save_state(folder)
+        self.fresh.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
-        self.sampled.load_state(folder)
+        self.fresh.load_state(folder)
 
     def close(self) -> None:
-        self.sampled.close()
+        self.fresh.close()
 
 
-def drawn(steps: Mapping[int, Collection[int]], count: int, met: Collection[int], key: Key) -> list[tuple[int, int]]:
+def draw(steps: Mapping[int, Collection[int]], count: int, met: Collection[int], key: Key) -> list[tuple[int, int]]:
     """Different tasks, uniformly, and for each one of the steps that played it, uniformly; fewer if there are not
     enough. Args: steps: by task; met: tasks to leave out."""
     free = sorted(set(steps).difference(met))

@@ -12,7 +12,17 @@ from gnomon.keys import Key
 from gnomon.rollout.failures import together
 from gnomon.types import Group, Rollout, Task
 
-__all__ = ["All", "Candidates", "Refill", "Selector", "chosen", "further", "mixed", "of_tasks", "predictive_entropy"]
+__all__ = [
+    "All",
+    "Candidates",
+    "Refill",
+    "Selector",
+    "further",
+    "mixed",
+    "of_tasks",
+    "predictive_entropy",
+    "with_spares",
+]
 
 Play = Callable[[Sequence[tuple[int, Task]]], Awaitable[list[Group]]]
 """Plays tasks, each with its index, with the group size of a step."""
@@ -70,7 +80,7 @@ class Refill:
                 break
             with together(groups):
                 groups = [*groups, *await play(more)]
-        return chosen(groups, len(tasks), self.teaches)
+        return with_spares(groups, len(tasks), self.teaches)
 
     def teaches(self, groups: Sequence[Group]) -> bool:
         """Whether a task was judged, and its compared rollouts are neither all correct nor all wrong."""
@@ -100,7 +110,7 @@ class Candidates:
         more = (self.candidates - 1) * len(tasks)
         met = {index for index, _ in tasks}
         groups = await play([*tasks, *further(self.offered, self.among, more, met, key.at("candidates"))])
-        return chosen(groups, len(tasks), predictive_entropy)
+        return with_spares(groups, len(tasks), predictive_entropy)
 
 
 def further(
@@ -115,7 +125,7 @@ def further(
     return [(index, tasks[index]) for index in draws if index not in met][:count]
 
 
-def chosen(groups: Sequence[Group], count: int, worth: Callable[[Sequence[Group]], float]) -> list[Group]:
+def with_spares(groups: Sequence[Group], count: int, worth: Callable[[Sequence[Group]], float]) -> list[Group]:
     """The same groups. Those of the `count` tasks with the highest worth are for training, the others are spare.
 
     Args: count: number of tasks; worth: value of a task's groups. Ties keep the order. A task that was not judged is

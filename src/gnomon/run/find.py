@@ -15,7 +15,7 @@ from gnomon.config.sources import recipes
 from gnomon.envs import ENVS, Env
 from gnomon.errors import ConfigError, GnomonError, ModelError, sibling
 from gnomon.integrations.environments import ADAPTERS, adapter
-from gnomon.integrations.rewards import named
+from gnomon.integrations.rewards import from_name
 from gnomon.models.backends import require_flex
 from gnomon.models.folder import SHIPPED, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
@@ -258,7 +258,7 @@ def make_judge(name: str, options: Mapping[str, Any]) -> Any:
     """
     supplied = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     try:
-        if foreign := named(name, **supplied):
+        if foreign := from_name(name, **supplied):
             return foreign
         return env_class(name, "the command line")(**named_option(name), **supplied)
     except (TypeError, ValueError) as error:

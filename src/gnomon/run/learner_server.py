@@ -22,7 +22,7 @@ from gnomon.errors import ConfigError, GnomonError, ResourceError
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.served import AGAIN, ALIVE, CALL, SESSION
 from gnomon.learners.verbs import carried_out
-from gnomon.learners.wire import loads, written
+from gnomon.learners.wire import dumps, loads
 from gnomon.run.makers import make_objective
 from gnomon.run.makers.served import TOKEN, of_learner
 from gnomon.run.parts import make_trainer
@@ -88,7 +88,7 @@ class LearnerServer:
         verb, headers = request.path_params["verb"], request.headers
         call = headers.get(SESSION, ""), int(headers.get(CALL, "0"))
         if verb == ALIVE:
-            return Response(written(call in self._open))
+            return Response(dumps(call in self._open))
         body = await request.body()
         self._open.add(call)
         try:
@@ -105,7 +105,7 @@ class LearnerServer:
     def _answered(self, verb: str, session: str, number: int, body: bytes) -> bytes:
         """The outcome of a call, which is carried out once however often it is sent."""
         if verb == "begin":
-            return written(self._begin(*loads(body)))
+            return dumps(self._begin(*loads(body)))
         if self._learner is None or session != self._session:
             why = "another run has begun since, or the server was started again"
             raise ResourceError(
@@ -116,7 +116,7 @@ class LearnerServer:
         if number > self._number:
             self._number = number
             try:
-                self._outcome = written(carried_out(self._learner, verb, loads(body)))
+                self._outcome = dumps(carried_out(self._learner, verb, loads(body)))
             except Exception as error:
                 self._outcome = error
         if isinstance(self._outcome, Exception):

@@ -26,7 +26,7 @@ from gnomon.run.makers.actor import make_sampling
 from gnomon.run.makers.engine import alternating
 from gnomon.run.makers.policy import with_attention
 from gnomon.run.parts import close, make_trainer
-from gnomon.run.sampled import sampled
+from gnomon.run.sample_stats import sample_stats
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
@@ -77,14 +77,14 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     engines = [own] if config.placement.engine is EngineKind.SERVICE else dict.fromkeys(["embedded", own])
     for dtype in [config.policy.dtype] if config.placement.learner is not LearnerPlace.LOCAL else dtypes:
         some = [
-            chosen(config, dtype, engine, engine_dtype)
+            settings_of(config, dtype, engine, engine_dtype)
             for engine in engines
             for engine_dtype in (dtypes if config.engine.dtype == "policy" else [config.engine.dtype])
         ]
         yield from beside(some, prompts, sampling, tokenizer, tell)
 
 
-def chosen(config: RunConfig, dtype: str, engine: str, engine_dtype: str) -> RunConfig:
+def settings_of(config: RunConfig, dtype: str, engine: str, engine_dtype: str) -> RunConfig:
     policy = config.policy.model_copy(update={"dtype": dtype})
     engines = config.engine.model_copy(update={"type": engine, "dtype": engine_dtype})
     return config.model_copy(update={"policy": policy, "engine": engines})
@@ -122,7 +122,9 @@ def line(
             undo.callback(engine.close)
             engine.tier = Tier.MEASURED  # Else a load is refused whose probe differs in a bit.
             engine.load(learner.publish())
-            stats = sampled(engine, alternating(learner, engine), prompts, sampling, Key(config.seed).at("mismatch"))
+            stats = sample_stats(
+                engine, alternating(learner, engine), prompts, sampling, Key(config.seed).at("mismatch")
+            )
     except GnomonError as error:
         return failed(config, error)
     metrics = {name: stat.value for name, stat in stats.items()}

@@ -113,11 +113,11 @@ def source_facts(env: object, name: str) -> dict[str, str]:
     if not name.startswith(OBJECT):
         file = getattr(sys.modules[type(env).__module__], "__file__", None)
         return {"type": name, "source_sha256": sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"}
-    source = "\n\n".join(written(env))
+    source = "\n\n".join(sources(env))
     return {"type": name, "source_sha256": sha256(source.encode()).hexdigest(), "source": source}
 
 
-def written(env: object) -> Iterator[str]:
+def sources(env: object) -> Iterator[str]:
     """The source of an object's class, and of the functions in its fields; nothing where Python does not know it."""
     kind = type(env)
     functions = [value for value in vars(kind).values() if isinstance(value, FunctionType)]

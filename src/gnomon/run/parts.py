@@ -46,7 +46,7 @@ from gnomon.run.makers.held_out import close_sets, make_sets
 from gnomon.run.makers.policy import with_attention
 from gnomon.run.makers.served import make_served
 from gnomon.run.makers.tinker import make_tinker_learner
-from gnomon.run.passed import NOTHING, Passed
+from gnomon.run.own_parts import NOTHING, OwnParts
 from gnomon.run.ranks import start_ranks
 from gnomon.run.recorded_runs import require_replay
 from gnomon.run.sight import require_room_for_images
@@ -57,7 +57,7 @@ from gnomon.training.schedule import Schedule
 if TYPE_CHECKING:
     from gnomon_ray.fleet import RayFleet
 
-__all__ = ["Parts", "build", "built", "close", "here", "make_trainer", "sampler"]
+__all__ = ["Parts", "build", "close", "here", "make_trainer", "open_parts", "sampler"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +100,11 @@ def build(
     config: RunConfig,
     env: Env | None = None,
     progress: Progress = unseen,
-    passed: Passed = NOTHING,
+    own: OwnParts = NOTHING,
     *,
     phase: Phase = no_phase,
 ) -> Parts:
-    """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
+    """The parts of a run, each with its own copy of the policy. Args: own: parts that exist already."""
     torch.set_num_threads(1)  # Settings divide work among threads of Gnomon's own.
     config = with_attention(config)
     env = make_env(config.env) if env is None else env
@@ -112,13 +112,13 @@ def build(
     tokenizer = Tokenizer(model_folder(config.policy.path))
     judging_turns = config.rollout.judged_by == "policy"  # The question about a reply is one more turn.
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns + judging_turns)
-    row = make_objective(config, passed.objective)
+    row = make_objective(config, own.objective)
     tasks = playable_tasks(config, env, row, renderer)
     with ExitStack() as undo:
-        policies = make_policies(config, env, tasks, row, renderer, passed, phase, undo)
+        policies = make_policies(config, env, tasks, row, renderer, own, phase, undo)
         workers = make_workers(config, env)
         undo.callback(workers.close)
-        order = make_order(config, tasks, tokenizer, passed.curriculum)
+        order = make_order(config, tasks, tokenizer, own.curriculum)
         actor = make_actor(
             config,
             tasks,
@@ -165,50 +165,50 @@ def make_policies(
     tasks: Env,
     row: Objective,
     renderer: Renderer,
-    passed: Passed,
+    own: OwnParts,
     phase: Phase,
     undo: ExitStack,
 ) -> Policies:
     """Learner and engine, compared with each other. Args: undo: closes what was made, if a later part fails."""
     with phase("loading the policy"):
-        learner = passed.learner or make_trainer(config, row)
-    if not passed.learner:
+        learner = own.learner or make_trainer(config, row)
+    if not own.learner:
         undo.callback(close, learner)
     fleet = make_fleet(config, env, tasks) if config.placement.samplers else None
     if fleet:
         undo.callback(fleet.close)
     with phase("comparing sampler and learner"):
-        engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
-    if not passed.engine:
+        engine, mismatch = (own.engine, None) if own.engine else sampler(config, env, renderer, learner, fleet)
+    if not own.engine:
         undo.callback(engine.close)
     share_base(engine, learner)
     learner = alternating(learner, engine)
-    if config.rollout.in_flight and not passed.engine:
+    if config.rollout.in_flight and not own.engine:
         engine = make_in_flight(engine)
     return Policies(learner=learner, engine=engine, mismatch=mismatch, fleet=fleet)
 
 
 @contextmanager
-def built(
+def open_parts(
     config: RunConfig,
     env: Env | None = None,
     progress: Progress = unseen,
-    passed: Passed = NOTHING,
+    own: OwnParts = NOTHING,
     *,
     phase: Phase = no_phase,
 ) -> Iterator[Parts]:
     """The parts of a run while it lasts. An engine and a learner that were made for it are closed at the end."""
-    parts = build(config, env, progress, passed, phase=phase)
+    parts = build(config, env, progress, own, phase=phase)
     try:
         yield parts
     finally:
         parts.batches.close()
         close_sets(parts.sets, parts.actor)
-        if passed.engine is None:
+        if own.engine is None:
             parts.engine.close()
         if parts.fleet is not None:
             parts.fleet.close()
-        if passed.learner is None:
+        if own.learner is None:
             close(parts.learner)
 
 

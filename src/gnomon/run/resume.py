@@ -17,8 +17,8 @@ from gnomon.run.find import check_env_config, make_env
 from gnomon.run.makers import engine_facts, make_schedule
 from gnomon.run.manifest import changes, manifest, opening
 from gnomon.run.objects import require_same_object
-from gnomon.run.parts import built
-from gnomon.run.passed import NOTHING, Passed, require_passed, source_of
+from gnomon.run.own_parts import NOTHING, OwnParts, require_own_parts, source_of
+from gnomon.run.parts import open_parts
 from gnomon.run.session import task_at, train_until_stopped
 from gnomon.run.trust import signature, unsigned
 from gnomon.store import Record, Recorded, Run, RunReader
@@ -36,7 +36,7 @@ def resume(
     folder: Path,
     console: Console,
     env: Env | None = None,
-    passed: Passed = NOTHING,
+    own: OwnParts = NOTHING,
     *,
     accept_divergence: bool = False,
     settings: Source = SAME,
@@ -59,13 +59,13 @@ def resume(
     config = other.config
     began = reader.genesis["config"]["policy"].get("attention", "exact")  # `auto` may be another one on this machine.
     config = config.model_copy(update={"policy": config.policy.model_copy(update={"attention": began})})
-    require_passed(config, passed, folder)
+    require_own_parts(config, own, folder)
     if env is None:
         env = make_env(config.env)
     else:
         require_same_object(env, config.env, folder)
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
-    with Run.resume(folder) as store, built(config, env, teller.progress, passed, phase=teller.phase) as parts:
+    with Run.resume(folder) as store, open_parts(config, env, teller.progress, own, phase=teller.phase) as parts:
         now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
         store.tolerate = tolerated(reader, config, env, now, accept_divergence)
         store.rewind(0)
@@ -79,10 +79,10 @@ def resume(
         if parts.engine.tier is Tier.MEASURED:
             for actor in (parts.actor, *parts.batches.actors, *(each.actor for each in parts.sets)):
                 actor.earlier = Recorded(folder, partial(task_at, actor.env), store.note)
-        for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
+        for difference in changes(reader.manifest, now | {"objects": source_of(own)}):
             store.unfinished.clear()
             teller.message(f"Not as when the run began: {difference}.")
-        train_until_stopped(store, config, parts, console, passed.observers)
+        train_until_stopped(store, config, parts, console, own.observers)
     return RunReader(folder)
 
 

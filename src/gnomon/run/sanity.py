@@ -15,7 +15,7 @@ from gnomon.objectives import Data
 from gnomon.rollout.actor import Actor
 from gnomon.run.display import Console
 from gnomon.run.loops import finished
-from gnomon.run.parts import Parts, built, here
+from gnomon.run.parts import Parts, here, open_parts
 from gnomon.run.start import start
 from gnomon.store.checkpoints import checkpoint_folders
 from gnomon.training.evaluate import first
@@ -42,11 +42,11 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
             why=f"the verdict compares its last {WINDOW} steps with the {WINDOW} before",
             fix=f"steps={2 * WINDOW} or more; the default is 80",
         )
-    with built(here(config), progress=console.progress, phase=console.phase) as parts:
-        return judged(folder, config, parts, console, candidates, keep)
+    with open_parts(here(config), progress=console.progress, phase=console.phase) as parts:
+        return judgement(folder, config, parts, console, candidates, keep)
 
 
-def judged(folder: Path, config: RunConfig, parts: Parts, console: Console, candidates: int, keep: int) -> Sanity:
+def judgement(folder: Path, config: RunConfig, parts: Parts, console: Console, candidates: int, keep: int) -> Sanity:
     """What the gate says of a run on the tasks that the policy solves sometimes."""
     indices = sometimes_solved(config, parts, console, candidates)[:keep]
     if isinstance(parts.engine, Sleeping):

@@ -28,7 +28,7 @@ from gnomon.run.loops import finished
 from gnomon.run.losses import Losing, Losses
 from gnomon.run.makers import make_observers
 from gnomon.run.mismatch import finer
-from gnomon.run.parts import Parts, built, here
+from gnomon.run.parts import Parts, here, open_parts
 from gnomon.store import Observer, RecordedGroups, Run, RunStatus
 from gnomon.store.layout import IMAGES
 from gnomon.training import Evaluation, Recorder, evaluate, first, train
@@ -113,7 +113,7 @@ def measure(
     Nothing is trained, so the learner is in this process.
     """
     key = Key(config.seed)
-    with built(here(config), env, progress, phase=phase) as parts:
+    with open_parts(here(config), env, progress, phase=phase) as parts:
         parts.engine.load(parts.learner.publish())
         held_out = first(parts.env.tasks("test"), config.eval.tasks)
         main = finished(evaluate(parts.actor, held_out, key.at("eval"), config.eval))

@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.config import RunConfig
 from gnomon.keys import Key
 from gnomon.run.loops import finished
-from gnomon.run.parts import built, here
+from gnomon.run.parts import here, open_parts
 from gnomon.training import evaluate, first
 from gnomon.types import Status
 
@@ -44,7 +44,7 @@ class Solving:
 def solving(config: RunConfig) -> Solving:
     """Sample the held-out tasks of `config.eval` and measure; one task is sampled before, to warm up."""
     key = Key(config.seed)
-    with built(here(config)) as parts:
+    with open_parts(here(config)) as parts:
         parts.engine.load(parts.learner.publish())
         tasks = first(parts.env.tasks("test"), config.eval.tasks)
         finished(evaluate(parts.actor, tasks[:1], key.at("eval"), config.eval))

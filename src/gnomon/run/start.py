@@ -24,8 +24,8 @@ from gnomon.run.hub_models import pinned
 from gnomon.run.makers import engine_facts
 from gnomon.run.makers.policy import attention_of
 from gnomon.run.manifest import manifest, opening
-from gnomon.run.parts import Parts, built
-from gnomon.run.passed import NOTHING, Passed, require_passed, source_of
+from gnomon.run.own_parts import NOTHING, OwnParts, require_own_parts, source_of
+from gnomon.run.parts import Parts, open_parts
 from gnomon.run.paths import anchored
 from gnomon.run.preflight import audited
 from gnomon.run.prompt_tokens import without_room
@@ -44,7 +44,7 @@ def start(
     config: RunConfig,
     console: Console,
     env: Env | None = None,
-    passed: Passed = NOTHING,
+    own: OwnParts = NOTHING,
     *,
     genesis: Mapping[str, Any] = EMPTY,
 ) -> RunReader:
@@ -52,13 +52,15 @@ def start(
 
     Args: genesis: additional fields of the first record, which determines the whole run.
     """
-    require_passed(config, passed, folder)
+    require_own_parts(config, own, folder)
     env = make_env(config.env) if env is None else env
     config = anchored(config, env)
     fixed = pinned(config)
     teller = Guarded(console)
     announce(config, env, teller)
-    with built(fixed, env, teller.progress, passed, phase=teller.phase) as parts:  # Before the audit: it takes longer.
+    with open_parts(
+        fixed, env, teller.progress, own, phase=teller.phase
+    ) as parts:  # Before the audit: it takes longer.
         if parts.objective.observation and 1 in (env.max_turns, config.rollout.turns):
             teller.message(f"{parts.objective.name}: in episodes of one turn there are no observations to train on.")
         try:
@@ -68,10 +70,10 @@ def start(
             parts.actor.workers.close()
             raise
         with teller.phase("recording code, data and policy"):
-            store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)}, genesis)
+            store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(own)}, genesis)
         try:
             with store:
-                train_until_stopped(store, fixed, parts, console, passed.observers)
+                train_until_stopped(store, fixed, parts, console, own.observers)
         except BaseException:
             store.discard_unused()
             raise

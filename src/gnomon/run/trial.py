@@ -58,7 +58,7 @@ def trial(env: Env, limits: VerdictLimits = LIMITS) -> list[Judgement]:
         ) from error  # fmt: skip
     judgements: list[Judgement] = []
     with workers:
-        for index, reply in asked(env, tried):
+        for index, reply in replies_of(env, tried):
             try:
                 (judgement,) = workers.judge([(index, reply)])
             except ImportError as error:
@@ -107,7 +107,7 @@ def every_row(env: Env, workers: VerifierWorkers, rows: Sequence[tuple[str, Task
     return judgements
 
 
-def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
+def replies_of(env: Env, count: int) -> Iterator[tuple[int, str]]:
     """Pairs of a task's index and a reply. Raises: VerifierError E107 where the author's `solution` raises."""
     split = env.tasks("train")
     tasks = [split[index] for index in range(count)]

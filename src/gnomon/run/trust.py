@@ -21,7 +21,7 @@ from gnomon.errors import ConfigError, GnomonError
 from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE
 
-__all__ = ["asked", "code_of", "require_trusted", "signature", "unsigned"]
+__all__ = ["ask_trust", "code_of", "require_trusted", "signature", "unsigned"]
 
 SIGNED = "signed"
 """Where a manifest holds the signature."""
@@ -105,7 +105,7 @@ def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
         )
 
 
-def asked(folder: Path, ask: Callable[[str], bool]) -> bool:
+def ask_trust(folder: Path, ask: Callable[[str], bool]) -> bool:
     """Whether a person lets the code of a run folder run. Args: ask: shows a question and returns yes or no."""
     with RunReader(folder) as reader:
         config, _ = resolve([recorded(folder / RECIPE)])

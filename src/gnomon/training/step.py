@@ -59,7 +59,7 @@ class StepLog:
         """The credit of the rollouts that are trained on, in order. Rollouts of spare groups, and of groups that could
         not be judged, have none."""
         self._credit = list(credit_of(batch))
-        sampled_groups = sampled(self._groups)
+        sampled_groups = fresh_groups(self._groups)
         rollouts = [rollout for group in sampled_groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
         self.stats(rollout_stats(sampled_groups))
@@ -122,7 +122,7 @@ def credit_of(batch: Batch) -> Iterator[Credit]:
         yield row
 
 
-def sampled(groups: Sequence[Group]) -> Sequence[Group]:
+def fresh_groups(groups: Sequence[Group]) -> Sequence[Group]:
     """The groups that this step sampled from the prompt alone, or all where there are none."""
     return [group for group in groups if group.replayed is None and not group.continued] or groups
 
@@ -136,7 +136,7 @@ def continued_stats(groups: Sequence[Group]) -> Stats:
     stats: Stats = {"continued": Mean(float(len(continued)), len(groups))}
     if rollouts:
         stats["continued/correct"] = Mean(float(sum(r.verdict.correct for r in rollouts)), len(rollouts))
-    if len(sampled(groups)) < len(groups):
+    if len(fresh_groups(groups)) < len(groups):
         stats["tokens"] = Sum(sum(rollout.tokens for rollout in rollouts))
     return stats
 

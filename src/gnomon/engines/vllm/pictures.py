@@ -17,10 +17,10 @@ Seen = tuple[str, int, int]
 
 
 class Pictures:
-    """Args: model: the folder of the policy; place: the folder that takes the files."""
+    """Args: model: the folder of the policy; folder: the one that takes the files."""
 
-    def __init__(self, model: Path, place: Path) -> None:
-        self.model, self.place, self._token = model, place, image_token(model)
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.model, self.folder, self._token = model, folder, image_token(model)
         self.ends = frozenset[int]() if self._token is None else frozenset({self._token})
         """Tokens that end a reply. vLLM would go on from the embedding of a sampled token of images, and the learner
         from another token's."""
@@ -45,7 +45,7 @@ class Pictures:
 
     def _file(self, name: int) -> str:
         """The pixels of an image as the learner's processor reads them."""
-        path = self.place / f"image{name}.png"
+        path = self.folder / f"image{name}.png"
         if not path.exists():
             fresh = path.with_suffix(".writing")
             SHELF.get(name).pixels().save(fresh, "PNG")

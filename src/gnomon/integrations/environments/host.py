@@ -193,12 +193,12 @@ class Interaction:
         self.say(v1.UserMessage(content=text))
         await self.owner.asked.put(text)
         reply = v1.AssistantMessage(content=await self.owner.replies.get())
-        self.say(reply, sampled=True)
+        self.say(reply, by_policy=True)
         return importlib.import_module("verifiers.v1.agent").Segment(messages=[reply])
 
-    def say(self, message: Any, sampled: bool = False) -> None:
+    def say(self, message: Any, by_policy: bool = False) -> None:
         nodes = self.trace.nodes
-        nodes.append(self.v1.MessageNode(message=message, sampled=sampled, parent=len(nodes) - 1 if nodes else None))
+        nodes.append(self.v1.MessageNode(message=message, sampled=by_policy, parent=len(nodes) - 1 if nodes else None))
 
 
 class Agent:

@@ -20,7 +20,7 @@ __all__ = [
     "TrlReward",
     "VerifiersTask",
     "VerlScore",
-    "named",
+    "from_name",
 ]
 
 
@@ -42,7 +42,7 @@ def several(names: str) -> tuple[str, ...]:
     return tuple(functions)
 
 
-def named(target: str, **options: Any) -> Foreign | None:
+def from_name(target: str, **options: Any) -> Foreign | None:
     """The verifier for `trl:…`, `verl:…`, `rubric:…`, `verifiers:…` or `reasoning-gym:…`; None for other names.
 
     After the prefix comes a function, `package.module:function` or `file.py:function` (for TRL also several, separated

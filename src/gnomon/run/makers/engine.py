@@ -31,7 +31,7 @@ from gnomon.models.weights import LONG_PROBE, PROBE
 from gnomon.rendering import Renderer, joined
 from gnomon.run.loops import finished
 from gnomon.run.makers.policy import attention_of, make_adapter, make_device, make_policy, make_precision, policy_of
-from gnomon.run.sampled import sampled
+from gnomon.run.sample_stats import sample_stats
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
@@ -166,8 +166,8 @@ def alternating(learner: Learner, engine: Engine) -> Learner:
 
 def share_base(engine: Engine, learner: Learner) -> None:
     """Have both use one copy of the frozen weights, if they are in one process."""
-    if (own := policy_of(engine)) and (trained := policy_of(learner)):
-        own.share_base(trained)
+    if (own := policy_of(engine)) and (base := policy_of(learner)):
+        own.share_base(base)
 
 
 def make_in_flight(engine: Engine) -> Engine:
@@ -259,5 +259,5 @@ def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ..
         top_p=rollout.top_p,
         top_k=rollout.top_k,
     )
-    stats = sampled(engine, learner, prompts * ROWS, sampling, Key(config.seed).at("mismatch"))
+    stats = sample_stats(engine, learner, prompts * ROWS, sampling, Key(config.seed).at("mismatch"))
     return stats["logp_mismatch"].value

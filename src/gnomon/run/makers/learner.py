@@ -116,7 +116,7 @@ def make_sharded_reference(config: RunConfig, policy: Policy, mesh: DeviceMesh) 
     folder = reference_folder(config) if config.policy.reference else model_folder(config.policy.path)
     precision, device = make_precision(config).alone, make_device(config.policy.device)
     outline = partial(Policy.outline, folder, precision, device, whole=make_whole(config))
-    return spread(partial(make_reference, config, policy), outline, mesh, precision, trained=False)
+    return spread(partial(make_reference, config, policy), outline, mesh, precision, trainable=False)
 
 
 def make_reference(config: RunConfig, policy: Policy) -> Policy:

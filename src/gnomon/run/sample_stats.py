@@ -15,10 +15,10 @@ from gnomon.run.loops import finished
 from gnomon.stats import Max, Stats, Sum
 from gnomon.types import Completion, Request, Sampling
 
-__all__ = ["sampled"]
+__all__ = ["sample_stats"]
 
 
-def sampled(
+def sample_stats(
     engine: Engine, learner: Learner, prompts: Sequence[tuple[int, ...]], sampling: Sampling, key: Key
 ) -> Stats:
     """`tokens`, `logp_mismatch` and the metrics of `mismatch/` over one completion of each prompt.

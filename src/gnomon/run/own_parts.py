@@ -17,11 +17,11 @@ from gnomon.rollout.order import Curriculum
 from gnomon.run.objects import OBJECT, source_facts
 from gnomon.store import Observer
 
-__all__ = ["NOTHING", "Passed", "part_name", "passed_parts", "require_passed", "source_of"]
+__all__ = ["NOTHING", "OwnParts", "own_parts", "part_name", "require_own_parts", "source_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class OwnParts:
     """What the caller made itself; None for what the settings name."""
 
     objective: Objective | None = None
@@ -42,7 +42,7 @@ class Passed:
         return {name: part for name, part in by_setting.items() if part is not None}
 
 
-NOTHING = Passed()
+NOTHING = OwnParts()
 CALL = "the call of gnomon.train"
 
 
@@ -51,14 +51,14 @@ def part_name(part: object) -> str:
     return OBJECT + (part.name if isinstance(part, Objective) else type(part).__qualname__)
 
 
-def passed_parts(
+def own_parts(
     *,
     objective: Any = None,
     engine: Any = None,
     learner: Any = None,
     curriculum: Any = None,
     observers: Sequence[Any] = (),
-) -> Passed:
+) -> OwnParts:
     """Args: observers: objects, or names of trackers.
 
     Raises: ConfigErrors E029, where an object is not what its name says; as `tracker`.
@@ -77,7 +77,7 @@ def passed_parts(
         problems.append(ConfigError("E029", what, where=CALL, fix=fix))
     if problems:
         raise ConfigErrors(problems)
-    return Passed(
+    return OwnParts(
         objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=tuple(observers)
     )
 
@@ -95,7 +95,7 @@ def mistaken(name: str, part: object, protocol: type) -> ConfigError | None:
     return ConfigError("E029", what, where=CALL, why=f"it needs {', '.join(members)}")
 
 
-def require_passed(config: RunConfig, passed: Passed, where: str | Path) -> None:
+def require_own_parts(config: RunConfig, own: OwnParts, where: str | Path) -> None:
     """Raises: RunError E193, where the recipe names an object that was not passed, or another one was."""
     names = {
         "objective": config.objective.type,
@@ -104,7 +104,7 @@ def require_passed(config: RunConfig, passed: Passed, where: str | Path) -> None
         "curriculum": config.rollout.curriculum,
     }
     for setting, name in names.items():
-        part = passed.parts.get(setting)
+        part = own.parts.get(setting)
         now = part_name(part) if part is not None else ""
         if not (name.startswith(OBJECT) or now) or name == now:
             continue
@@ -119,6 +119,6 @@ def require_passed(config: RunConfig, passed: Passed, where: str | Path) -> None
         )
 
 
-def source_of(passed: Passed) -> dict[str, Any]:
+def source_of(own: OwnParts) -> dict[str, Any]:
     """For a manifest: every part by its setting, with the hash of its source."""
-    return {setting: source_facts(part, part_name(part)) for setting, part in passed.parts.items()}
+    return {setting: source_facts(part, part_name(part)) for setting, part in own.parts.items()}
