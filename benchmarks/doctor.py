@@ -64,7 +64,7 @@ BROKEN = [
         expected="rollout.template",
         made=lambda folder: {"policy": {"path": str(broken.chatml_model(folder / "chatml")), "renderer": "chatml"}},
     ),
-    Case(name="max_tokens 4", env="countdown", expected="rollout.cut_off", settings={"rollout": {"max_tokens": 4}}),
+    Case(name="max_tokens 4", env="countdown", expected="rollout.truncated", settings={"rollout": {"max_tokens": 4}}),
     Case(name="reward always 1", env=own("AlwaysRight"), expected="judge.constant"),
     Case(
         name="verifier fails a third",

@@ -39,7 +39,7 @@ SMALL = ("prompts=4", "group=4", "steps=1", "eval.tasks=4", "threads=1")
     ("env", "settings", "alarm", "advice"),
     [
         ("sums.py:Sums", ("max_tokens=16",), "prompt.without_slot", "SLOT from gnomon.envs.base"),
-        ("char_count", ("max_tokens=2",), "replies.cut_off", "set rollout.max_tokens=128 (now 2)"),
+        ("char_count", ("max_tokens=2",), "replies.truncated", "set rollout.max_tokens=128 (now 2)"),
     ],
     ids=["no slot", "cut off"],
 )

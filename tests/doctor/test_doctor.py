@@ -97,7 +97,7 @@ CASES = {
     "rollout.template": Script(play=changed(0.6, text="<|im_start|>user\nnext")),
     "rollout.malformed_call": Script(play=changed(0.9, calls=Calls(malformed=1))),
     "rollout.no_end": Script(play=changed(0.7, cut=True)),
-    "rollout.cut_off": Script(play=changed(0.8, cut=True, answer=None, status=Status.NO_ANSWER)),
+    "rollout.truncated": Script(play=changed(0.8, cut=True, answer=None, status=Status.NO_ANSWER)),
     "rollout.limited": Script(play=changed(0.8, stop=Stop.TURNS, answer=None, status=Status.NO_ANSWER)),
     "program.silent": Script(play=changed(0.9, end=ENDED, silent=True)),
     "program.failed": Script(play=changed(0.9, end=End(status=1).dumps())),
@@ -164,7 +164,7 @@ def test_a_weight_mismatch_that_grows_is_stale_weights(write):
 
 def test_what_follows_from_a_large_step_comes_after_it(write):
     names = [finding.name for finding in diagnosis(write(CASES["update.too_large"])).findings]
-    assert names[0] == "update.too_large" and "rollout.cut_off" in names[1:]
+    assert names[0] == "update.too_large" and "rollout.truncated" in names[1:]
 
 
 @pytest.mark.parametrize(
@@ -185,28 +185,30 @@ def test_a_sound_run_has_no_finding(script, write):
 
 def test_every_rollout_has_one_cause(write):
     """A truncated rollout of a group that is all wrong is truncated; the others are counted by their group."""
-    folder = write(CASES["rollout.cut_off"])
+    folder = write(CASES["rollout.truncated"])
     with RunReader(folder) as reader:
         rows = reader.rollout_rows()
     mute = sum(row.status == Status.NO_ANSWER for row in rows) / len(rows)
     assert diagnosis(folder).causes["truncated"] == pytest.approx(mute, abs=1e-12)
 
 
-@pytest.mark.parametrize("cut_off", [0.0, 0.33, 0.62, 0.95])
-def test_alarms_and_doctor_name_the_same_cause_of_missing_answers(cut_off, write):
+@pytest.mark.parametrize("truncated", [0.0, 0.33, 0.62, 0.95])
+def test_alarms_and_doctor_name_the_same_cause_of_missing_answers(truncated, write):
     """95 % of the rollouts have no answer; some of them were cut off, the others cannot be read."""
 
     def mute(step, task, sample, rng):
         found = replace(sound(step, task, sample, rng), answer=None, status=Status.NO_ANSWER)
         kind = rng.random()
-        return replace(found, cut=kind < cut_off) if kind < 0.95 else sound(step, task, sample, rng)
+        return replace(found, cut=kind < truncated) if kind < 0.95 else sound(step, task, sample, rng)
 
     folder = write(Script(play=mute))
     with RunReader(folder) as reader:
         rung = [alarm.name for alarm in alarms(reader)]
     first = diagnosis(folder).findings[0].name
     assert (first, rung) == (
-        ("rollout.cut_off", ["replies.cut_off"]) if cut_off > 0.475 else ("rollout.unparsable", ["answers.unreadable"])
+        ("rollout.truncated", ["replies.truncated"])
+        if truncated > 0.475
+        else ("rollout.unparsable", ["answers.unreadable"])
     )
 
 
@@ -251,14 +253,14 @@ def test_an_increase_is_not_called_flat(write):
 def test_order():
     """Before any update by stage; then an update before what it may have caused."""
     names = [
-        ("rollout.cut_off", 4),
+        ("rollout.truncated", 4),
         ("judge.exploited", 9),
         ("update.too_large", 3),
         ("judge.fails", 0),
         ("data.leak", 0),
     ]
     found = in_order(Finding(name=name, sentence="", fix="", since=since) for name, since in names)
-    expected = ["data.leak", "judge.fails", "update.too_large", "judge.exploited", "rollout.cut_off"]
+    expected = ["data.leak", "judge.fails", "update.too_large", "judge.exploited", "rollout.truncated"]
     assert [finding.name for finding in found] == expected
 
 

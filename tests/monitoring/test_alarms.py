@@ -159,10 +159,10 @@ def test_replies_that_are_all_alike():
 
 
 @pytest.mark.parametrize("groups", [2, 16])
-def test_replies_that_are_cut_off(groups):
+def test_replies_that_are_truncated(groups):
     found = ring(steps(lambda step, rng: mute(), groups=groups, stop="truncated", count=3))
-    assert found["replies.cut_off"].step == 0 and "answers.unreadable" not in found
-    assert "replies.cut_off" not in ring(steps(lambda step, rng: scored(rng.random() < 0.5), count=3))
+    assert found["replies.truncated"].step == 0 and "answers.unreadable" not in found
+    assert "replies.truncated" not in ring(steps(lambda step, rng: scored(rng.random() < 0.5), count=3))
 
 
 def test_answers_that_were_never_readable():
@@ -175,7 +175,7 @@ def test_answers_that_were_never_readable():
 def test_the_advice_names_the_one_change():
     """A longer limit than that of the run; examples where the prompt shows the slot, and otherwise the slot."""
     found = ring(steps(lambda step, rng: mute(), stop="truncated", count=1), Monitor(limit=40))
-    assert found["replies.cut_off"].advice.startswith("set rollout.max_tokens=160 (now 40); if")
+    assert found["replies.truncated"].advice.startswith("set rollout.max_tokens=160 (now 40); if")
     shown = ring(steps(lambda step, rng: mute(), count=1))["answers.unreadable"]
     hidden = ring(steps(lambda step, rng: mute(), prompt="How many?", count=1))["answers.unreadable"]
     assert "env.shots=2" in shown.advice and hidden.advice == ADVICE["answers.unreadable"]
@@ -310,7 +310,7 @@ def test_programs_that_have_a_fault_in_common(name: str, end: str, more: dict[st
 def test_every_alarm_has_a_story_here():
     assert set(ALARMS) == {
         "correct.falls", "parts.jump", "behaviour.new", "unparsable.jump", "variance.collapse",
-        "sentinel.disagrees", "sentinel.breaks", "canary.paid", "replies.alike", "replies.cut_off",
+        "sentinel.disagrees", "sentinel.breaks", "canary.paid", "replies.alike", "replies.truncated",
         "answers.unreadable", "prompt.without_slot", "prompt.without_room", "verifier.fails",
         "verifier.over_time", "tasks.solved", *FAULTS,
     }  # fmt: skip

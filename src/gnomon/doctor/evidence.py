@@ -69,7 +69,7 @@ class RecordedRollout:
     @property
     def cut(self) -> bool:
         """Whether a limit ended it."""
-        return self.ending in (Ending.CUT_OFF, Ending.ENDLESS, Ending.LIMITED)
+        return self.ending in (Ending.TRUNCATED, Ending.ENDLESS, Ending.LIMITED)
 
     @property
     def failed(self) -> bool:

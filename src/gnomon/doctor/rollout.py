@@ -12,7 +12,7 @@ from gnomon.doctor.finding import Finding
 from gnomon.doctor.rates import excess_of, percent, picked, share
 from gnomon.errors import GnomonError
 from gnomon.monitoring.alarms import ADVICE
-from gnomon.monitoring.endings import Ending, longer, mostly_cut_off
+from gnomon.monitoring.endings import Ending, longer, mostly_truncated
 from gnomon.store.layout import RECIPE
 from gnomon.types import Stop
 
@@ -28,7 +28,7 @@ MARKED = 0.2
 """Share of replies that may hold such a marker."""
 POOR = 0.5
 """Share of replies without a parsed answer, from which on a forced renderer is suspected."""
-CUT_OFF = 0.2
+TRUNCATED = 0.2
 """Share of replies that a limit may end. TRL shows it as `completions/clipped_ratio`."""
 UNPARSABLE = 0.5
 """Share of replies that may lack an answer although most of them are complete."""
@@ -42,7 +42,7 @@ SHORT = 8
 
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Findings about rollouts. The more frequent of truncated and unparsable replies comes first."""
-    mute = (cut_off, unparsable) if by_limit(evidence) else (unparsable, cut_off)
+    mute = (truncated, unparsable) if by_limit(evidence) else (unparsable, truncated)
     for check in (no_room, template, malformed, no_end, *mute, limited, alike):
         if finding := check(evidence):
             yield finding
@@ -51,7 +51,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
 def by_limit(evidence: Evidence) -> bool:
     """Whether more replies are truncated than end without an answer that can be parsed."""
     counts = Counter(rollout.ending for group in evidence.start or evidence.groups for rollout in group)
-    return mostly_cut_off(counts[Ending.CUT_OFF], counts[Ending.UNREADABLE])
+    return mostly_truncated(counts[Ending.TRUNCATED], counts[Ending.UNREADABLE])
 
 
 def has_markers(rollout: RecordedRollout) -> bool:
@@ -115,7 +115,7 @@ def malformed(evidence: Evidence) -> Finding | None:
 
 def no_end(evidence: Evidence) -> Finding | None:
     """Replies that hold an answer and go on to the limit."""
-    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.ENDLESS, CUT_OFF)
+    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.ENDLESS, TRUNCATED)
     if excess is None:
         return None
     return Finding(
@@ -127,14 +127,14 @@ def no_end(evidence: Evidence) -> Finding | None:
     )
 
 
-def cut_off(evidence: Evidence) -> Finding | None:
+def truncated(evidence: Evidence) -> Finding | None:
     """Replies that a limit ends."""
-    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.CUT_OFF, CUT_OFF)
+    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.TRUNCATED, TRUNCATED)
     if excess is None:
         return None
     limit = evidence.recipe.get("rollout.max_tokens", 0)
     return Finding(
-        name="rollout.cut_off",
+        name="rollout.truncated",
         sentence=f"{percent(excess.rate)} of the replies are truncated before an answer {excess.when} "
         f"(rollout.max_tokens={limit})",
         fix=evidence.again(f"rollout.max_tokens={longer(limit)}"),
@@ -153,7 +153,7 @@ OTHER_LIMITS = {
 
 def limited(evidence: Evidence) -> Finding | None:
     """Episodes that end at a limit of turns, context or time before they have an answer."""
-    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.LIMITED, CUT_OFF)
+    excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.LIMITED, TRUNCATED)
     if excess is None:
         return None
     stops = Counter(s.stop for group in evidence.groups for s in group if s.ending is Ending.LIMITED)
@@ -172,7 +172,7 @@ def unparsable(evidence: Evidence) -> Finding | None:
     unreadable = excess_of(evidence, lambda rollout: rollout.ending is Ending.UNREADABLE, UNPARSABLE)
     if unreadable is None and not by_limit(evidence):
         unreadable = excess_of(
-            evidence, lambda rollout: rollout.ending in (Ending.UNREADABLE, Ending.CUT_OFF), UNPARSABLE
+            evidence, lambda rollout: rollout.ending in (Ending.UNREADABLE, Ending.TRUNCATED), UNPARSABLE
         )
     if unreadable is None:
         return None

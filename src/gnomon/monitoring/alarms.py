@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from gnomon.monitoring.endings import longer, mostly_cut_off
+from gnomon.monitoring.endings import longer, mostly_truncated
 from gnomon.monitoring.programs import FAULTS, Fault
 from gnomon.monitoring.summary import RARE, Level, StepSummary, failed, played, summary
 from gnomon.store import Record, RunReader
@@ -185,13 +185,13 @@ def replies_alike(summaries: Sequence[StepSummary]) -> Alarm | None:
     return alarm_at("replies.alike", summaries, sentence, "wrong")
 
 
-def replies_cut_off(summaries: Sequence[StepSummary]) -> Alarm | None:
+def replies_truncated(summaries: Sequence[StepSummary]) -> Alarm | None:
     """90% of the replies are truncated by a token limit, or have no answer mostly for this reason."""
-    truncated = part_of(summaries, "cut_off", "endless")
+    truncated = part_of(summaries, "truncated", "endless")
     if truncated is None or not (truncated >= 0.9 or (mute(summaries) and not unreadable(summaries))):
         return None
     sentence = f"{truncated:.0%} of the rollouts are truncated by a token limit"
-    return alarm_at("replies.cut_off", summaries, sentence, "cut_off")
+    return alarm_at("replies.truncated", summaries, sentence, "truncated")
 
 
 def answers_unreadable(summaries: Sequence[StepSummary]) -> Alarm | None:
@@ -205,12 +205,12 @@ def answers_unreadable(summaries: Sequence[StepSummary]) -> Alarm | None:
 
 def mute(summaries: Sequence[StepSummary]) -> bool:
     """Whether 90% of the rollouts have no answer. Their groups tie for this reason, which has an alarm of its own."""
-    return (part_of(summaries, "cut_off", "unreadable") or 0.0) >= 0.9
+    return (part_of(summaries, "truncated", "unreadable") or 0.0) >= 0.9
 
 
 def unreadable(summaries: Sequence[StepSummary]) -> bool:
     """Whether answers are missing because of their form and not because of the token limit."""
-    return not mostly_cut_off(part_of(summaries, "cut_off") or 0.0, part_of(summaries, "unreadable") or 0.0)
+    return not mostly_truncated(part_of(summaries, "truncated") or 0.0, part_of(summaries, "unreadable") or 0.0)
 
 
 def unplayed(summaries: Sequence[StepSummary]) -> bool:
@@ -313,7 +313,7 @@ ALARMS: dict[str, Rule] = {
     "variance.collapse": variance_collapse,
     "tasks.solved": tasks_solved,
     "replies.alike": replies_alike,
-    "replies.cut_off": replies_cut_off,
+    "replies.truncated": replies_truncated,
     "answers.unreadable": answers_unreadable,
     "prompt.without_slot": prompt_without_slot,
     "prompt.without_room": prompt_without_room,
@@ -335,7 +335,7 @@ ADVICE: dict[str, str] = {
     "variance.collapse": "use easier tasks or a larger rollout.group; rollout.refill=10 replaces such groups",
     "tasks.solved": "use harder tasks, or add rollout.refill=10, which replaces tasks that are always solved",
     "replies.alike": "the policy does not explore: try regularize.entropy=0.01, regularize.kl=0.01 or a lower optim.lr",
-    "replies.cut_off": "raise rollout.max_tokens; if replies never end, check rollout.stop and the end token of the "
+    "replies.truncated": "raise rollout.max_tokens; if replies never end, check rollout.stop and the end token of the "
     "tokenizer",
     "answers.unreadable": "show the answer format in the prompt; env.shots=2 adds two solved examples",
     "prompt.without_slot": 'mention it in the prompt: user(f"... {SLOT}"), with SLOT from gnomon.envs.base',
@@ -387,7 +387,7 @@ class Monitor:
 
     def _advised(self, alarm: Alarm) -> Alarm:
         """The alarm, where a longer limit may mend what it reports with this limit."""
-        if alarm.name != "replies.cut_off" or not self.limit:
+        if alarm.name != "replies.truncated" or not self.limit:
             return alarm
         change = f"set rollout.max_tokens={longer(self.limit)} (now {self.limit})"
         return replace(alarm, advice=alarm.advice.replace("raise rollout.max_tokens", change))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from gnomon.types import Kind, Stop, Verdict
 
-__all__ = ["Ending", "ending", "longer", "mostly_cut_off"]
+__all__ = ["Ending", "ending", "longer", "mostly_truncated"]
 
 
 class Ending(StrEnum):
@@ -14,7 +14,7 @@ class Ending(StrEnum):
     """It has an answer, or was judged without one."""
     ENDLESS = "endless"
     """It has an answer and went on until the token limit."""
-    CUT_OFF = "cut off"
+    TRUNCATED = "truncated"
     """The token limit was reached before an answer."""
     LIMITED = "limited"
     """Another limit was reached before an answer: of turns, of time, or of the context."""
@@ -24,7 +24,7 @@ class Ending(StrEnum):
     @property
     def mute(self) -> bool:
         """Whether there is no answer."""
-        return self in (Ending.CUT_OFF, Ending.LIMITED, Ending.UNREADABLE)
+        return self in (Ending.TRUNCATED, Ending.LIMITED, Ending.UNREADABLE)
 
 
 def ending(stop: str | None, verdict: Verdict) -> Ending:
@@ -35,15 +35,15 @@ def ending(stop: str | None, verdict: Verdict) -> Ending:
     if verdict.correct:
         return Ending.ANSWERED
     if stop == Stop.TRUNCATED:
-        return Ending.CUT_OFF
+        return Ending.TRUNCATED
     if stop in (Stop.CONTEXT, Stop.TURNS, Stop.TIME) and not has_answer:
         return Ending.LIMITED
     return Ending.UNREADABLE if verdict.status.kind is Kind.UNPARSABLE else Ending.ANSWERED
 
 
-def mostly_cut_off(cut_off: float, unreadable: float) -> bool:
+def mostly_truncated(truncated: float, unreadable: float) -> bool:
     """Whether answers are missing because of a limit and not because of their form. Args: counts or shares."""
-    return cut_off >= unreadable
+    return truncated >= unreadable
 
 
 def longer(limit: int) -> int:

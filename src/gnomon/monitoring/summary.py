@@ -88,8 +88,8 @@ class StepSummary:
     levels: Mapping[str, Level]
     """`reward`; `right` and `unparsable`, shares of rollouts; `free`, paid by parts that do not ask for a right
     answer; `stuck`, share of groups with equal rewards that are not all right; `alike`, of the groups that are not all
-    right, the share whose replies are all the same; `cut_off` and `unreadable`, shares of rollouts without an answer by
-    their ending; `endless`, share of rollouts that go on after their answer until the token limit; `unasked`, share of
+    right, the share whose replies are all the same; `truncated` and `unreadable`, shares of rollouts without an answer
+    by their ending; `endless`, share of rollouts that go on after their answer until the token limit; `unasked`, share of
     rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of rollouts that the
     sentinel judges otherwise; and the names of `FAULTS`, shares of programs. Series that a step cannot have are left
     out."""
@@ -177,7 +177,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         **{
             name: [[float(r.ending is kind) for r in group] for group in groups]
             for name, kind in (
-                ("cut_off", Ending.CUT_OFF),
+                ("truncated", Ending.TRUNCATED),
                 ("unreadable", Ending.UNREADABLE),
                 ("endless", Ending.ENDLESS),
             )
@@ -198,8 +198,8 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
     wrong = sorted((r for r in rollouts if not r.verdict.correct), key=lambda r: -r.verdict.reward)
     disagreeing = [r for r in rollouts if r.other not in (None, r.verdict.correct)]
     mute = [r for r in rollouts if unparsable(r)]
-    cut = [r for r in rollouts if r.ending in (Ending.CUT_OFF, Ending.ENDLESS)]
-    names = {"wrong": wrong, "unparsable": mute, "disagrees": disagreeing, "cut_off": cut, "any": rollouts}
+    cut = [r for r in rollouts if r.ending in (Ending.TRUNCATED, Ending.ENDLESS)]
+    names = {"wrong": wrong, "unparsable": mute, "disagrees": disagreeing, "truncated": cut, "any": rollouts}
     names |= {name: [r for r in rollouts if name in (r.faults or ())] for name in FAULTS}
     return StepSummary(
         step=step,
