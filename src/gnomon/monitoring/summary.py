@@ -87,12 +87,12 @@ class StepSummary:
     step: int
     levels: Mapping[str, Level]
     """`reward`; `right` and `unparsable`, shares of rollouts; `free`, paid by parts that do not ask for a right
-    answer; `stuck`, share of groups with equal rewards that are not all right; `alike`, of the groups that are not all
-    right, the share whose replies are all the same; `truncated` and `unreadable`, shares of rollouts without an answer
-    by their ending; `endless`, share of rollouts that go on after their answer until the token limit; `unasked`, share of
-    rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of rollouts that the
-    sentinel judges otherwise; and the names of `FAULTS`, shares of programs. Series that a step cannot have are left
-    out."""
+    answer; `stuck`, share of groups with equal rewards that are not all right; `alike`, of the groups that are not
+    all right, the share whose replies are all the same; `truncated` and `unreadable`, shares of rollouts without an
+    answer by their ending; `endless`, share of rollouts that go on after their answer until the token limit;
+    `unasked`, share of rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of
+    rollouts that the sentinel judges otherwise; and the names of `FAULTS`, shares of programs. Series that a step
+    cannot have are left out."""
     sizes: Mapping[str, int]
     """By series, how many rollouts or groups its level is taken over."""
     price: float
