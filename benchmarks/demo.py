@@ -35,12 +35,9 @@ def run(env: str, seed: int, folder: Path, words: list[str]) -> dict[str, Any]:
         lessons, policy = LESSONS[env], folder.parent / f"{env}-policy"
         if not (policy / "model.safetensors").exists():
             sighted(policy, lessons)
-        kind = type(lessons.env)
         words = [f"policy={policy}", *SIGHTED, *lessons.words, *words]
         words = list({word.partition("=")[0]: word for word in words}.values())  # The last of a setting counts.
-        command = [gnomon, "train", f"{kind.__module__}:{kind.__name__}", f"run={folder}", f"seed={seed}", *words]
-    else:
-        command = [gnomon, "train", env, f"run={folder}", f"seed={seed}", *words]
+    command = [gnomon, "train", env, f"run={folder}", f"seed={seed}", *words]
     if env.endswith(".py"):
         command = [sys.executable, env, str(folder), *words, str(seed)]
     began = time.monotonic()

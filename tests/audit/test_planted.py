@@ -53,7 +53,8 @@ def ships(report: Report) -> None:
     }
     if "exploit" in report.skipped:  # A game of several players: one reply would play against itself.
         return
-    assert report.tables["errors"]["right answers refused"]["value"] == 0
+    if report.subject != "Maze":  # Its tasks have no answer.
+        assert report.tables["errors"]["right answers refused"]["value"] == 0
     assert report.tables["card"]["agreement on hostile texts"] == 1
     assert len(report.tables["lazy"]) > 20 and "isomorphic" in str(report.skipped)
 

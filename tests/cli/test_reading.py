@@ -147,6 +147,8 @@ def test_check_and_play():
         [sys.executable, "-m", "gnomon", "play", "arithmetic"], input="-5\n", capture_output=True, text=True
     )
     assert played.returncode == 0 and "correct" in played.stdout, played.stdout + played.stderr
+    unanswered = command("play", "arithmetic")
+    assert unanswered.returncode == 1 and "The input ended before the episode" in unanswered.stderr
 
 
 def test_show_tells_a_conversation_turn_by_turn(tmp_path):

@@ -16,7 +16,7 @@ from gnomon.store.layout import CHECKPOINTS, IMAGES
 from models.seeing import seeing
 
 pytestmark = pytest.mark.needs("PIL")
-ENV = "gnomon.envs.count_shapes:CountShapes"
+ENV = "count_shapes"
 SMALL = {"steps": 1, "prompts": 2, "group": 2, "rollout.max_tokens": 4, "eval.tasks": 2, "quiet": True}
 
 

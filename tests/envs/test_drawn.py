@@ -114,7 +114,7 @@ def test_a_maze_reaches_a_policy_that_sees_turn_by_turn(tmp_path: Path) -> None:
 
     policy = seeing(tmp_path / "llava", "llava")
     small = {"steps": 1, "prompts": 2, "group": 2, "rollout.max_tokens": 4, "eval.tasks": 2, "quiet": True}
-    with gnomon.train("gnomon.envs.maze:Maze", policy=str(policy), run=tmp_path / "run", **small) as run:
+    with gnomon.train("maze", policy=str(policy), run=tmp_path / "run", **small) as run:
         bodies = [record.body for record in run.records() if record.kind == "rollout"]
     for body in bodies:
         seen = [len(message.get("images", ())) for turn in body["turns"] for message in turn["messages"]]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.envs import Arithmetic, Countdown, Env, GuessNumber, KuhnPoker
-from gnomon.envs.maze import Maze
+from gnomon.envs import Arithmetic, Countdown, Env, GuessNumber, KuhnPoker, Maze
 from gnomon.envs.play import play
 from gnomon.images import Image
 from gnomon.types import Status, Verdict
@@ -51,8 +50,8 @@ def test_an_image_is_a_file_while_its_message_is_answered() -> None:
     written, images = list[str](), list[Path]()
 
     def read(prompt: str) -> str:
-        match = re.fullmatch(r"\[image (.*)\]", written[-2])
-        assert match
+        assert "user: " not in written  # A message of an image alone.
+        match = next(found for line in reversed(written) if (found := re.fullmatch(r"\[image (.*)\]", line)))
         images.append(Path(match[1]))
         assert Image.read(images[-1]).sha256.startswith(images[-1].stem)
         return "up"

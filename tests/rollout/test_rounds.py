@@ -65,7 +65,7 @@ def words(request: Any, tmp_path: Path) -> list[str]:
     """A recipe whose policy computes by its own forward."""
     if request.param == "text":
         return ["char_count", "policy.attention=transformers", *WORDS]
-    env = {"an image": ["gnomon.envs.count_shapes:CountShapes"], "several images": ["gnomon.envs.maze:Maze", *MAZE]}
+    env = {"an image": ["count_shapes"], "several images": ["maze", *MAZE]}
     return [*env[request.param], f"policy={seeing(tmp_path / 'llava', 'llava')}", *WORDS]
 
 

@@ -56,7 +56,7 @@ def replies(folder: Path) -> list[tuple[Any, ...]]:
 def test_images_of_a_prompt_reach_a_worker(tmp_path):
     policy = seeing(tmp_path / "smolvlm", "smolvlm")
     more = {"policy": str(policy), "regularize": {"entropy": 1.0}, "optim": {"lr": 0.01, "warmup": 0}, "steps": 2}
-    with gnomon.train("gnomon.envs.count_shapes:CountShapes", run=tmp_path / "run", quiet=True, **SMALL | more) as run:
+    with gnomon.train("count_shapes", run=tmp_path / "run", quiet=True, **SMALL | more) as run:
         assert run.manifest["logp_mismatch"] < 1e-4
         assert all(step["metrics"]["logp_mismatch"] < 1e-4 for step in run.metrics())
 

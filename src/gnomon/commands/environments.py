@@ -37,7 +37,11 @@ def play(
     from gnomon.envs.play import play as answer
     from gnomon.rollout.by_hand import run
 
-    answer(chosen_env(what, settings), index, run=run)
+    try:
+        answer(chosen_env(what, settings), index, run=run)
+    except EOFError:
+        put("\nThe input ended before the episode, so there is no verdict.", file=sys.stderr)
+        raise typer.Exit(1) from None
 
 
 def env_list(as_json: Json = False) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gnomon.envs.calculator import Calculator
     from gnomon.envs.char_count import CharCount
     from gnomon.envs.code import Code
+    from gnomon.envs.count_shapes import CountShapes
     from gnomon.envs.countdown import Countdown
     from gnomon.envs.dataset import Dataset
     from gnomon.envs.guess_number import GuessNumber
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from gnomon.envs.linear_equation import LinearEquation
     from gnomon.envs.list_puzzle import ListPuzzle
     from gnomon.envs.mastermind import Mastermind
+    from gnomon.envs.maze import Maze
     from gnomon.envs.multiple_choice import MultipleChoice
     from gnomon.envs.nim import Nim
     from gnomon.envs.number_words import NumberWords
     from gnomon.envs.polynomial_product import PolynomialProduct
+    from gnomon.envs.read_clock import ReadClock
     from gnomon.envs.repair import Repair
     from gnomon.envs.scramble import Scramble
     from gnomon.envs.tic_tac_toe import TicTacToe
@@ -45,6 +48,7 @@ __all__ = [
     "Calculator",
     "CharCount",
     "Code",
+    "CountShapes",
     "Countdown",
     "Dataset",
     "End",
@@ -55,12 +59,14 @@ __all__ = [
     "LinearEquation",
     "ListPuzzle",
     "Mastermind",
+    "Maze",
     "MultiTurn",
     "MultipleChoice",
     "Nim",
     "NumberWords",
     "Play",
     "PolynomialProduct",
+    "ReadClock",
     "Repair",
     "Scramble",
     "SingleTurn",
@@ -78,6 +84,7 @@ NAMES = (
     "calculator",
     "char_count",
     "code",
+    "count_shapes",
     "countdown",
     "dataset",
     "guess_number",
@@ -85,10 +92,12 @@ NAMES = (
     "linear_equation",
     "list_puzzle",
     "mastermind",
+    "maze",
     "multiple_choice",
     "nim",
     "number_words",
     "polynomial_product",
+    "read_clock",
     "repair",
     "scramble",
     "tic_tac_toe",

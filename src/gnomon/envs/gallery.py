@@ -61,7 +61,7 @@ def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
     env = ENVS[name]()
     assert isinstance(env, SingleTurn)
     tasks = [env.tasks("train")[index] for index in range(count)]
-    return [(task.messages[-1].content, env.solution(task)) for task in tasks]
+    return [(written(task.messages[-1]), env.solution(task)) for task in tasks]
 
 
 def example(name: str) -> str:
@@ -98,7 +98,12 @@ def transcript(name: str, index: int = 0) -> list[str]:
 
 
 def observed(message: Message, player: int, several: bool) -> str:
-    return f"{f'to player {player}' if several else message.role}: {message.content}"
+    return f"{f'to player {player}' if several else message.role}: {written(message)}"
+
+
+def written(message: Message) -> str:
+    """The content, with a word in the place of every image before it."""
+    return " ".join([*("[image]" for _ in message.images), *([message.content] if message.content else [])])
 
 
 def judge_source(name: str) -> str:

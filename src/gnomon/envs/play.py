@@ -79,7 +79,8 @@ def show(messages: tuple[Message, ...], pictures: Path, write: Write) -> None:
             file = pictures / f"{image.sha256[:16]}{Path(image.file_name).suffix}"
             file.write_bytes(image.data)
             write(f"[image {file}]")
-        write(f"{message.role}: {message.content}")
+        if message.content or not message.images:
+            write(f"{message.role}: {message.content}")
 
 
 def explain(verdict: Verdict, write: Write, who: str = "") -> None:

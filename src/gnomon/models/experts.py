@@ -29,7 +29,7 @@ they have transformers' own experts, and the tier `measured`."""
 def mixed(experts: Any, hidden: Tensor, choices: Tensor, shares: Tensor) -> Tensor:
     """[T, size] what experts with gates make of tokens; the function behind `NAME` in transformers' registry.
 
-    Args: hidden: [T, size]; chosen: [T, k] the experts of each token; shares: [T, k] how much each of them adds.
+    Args: hidden: [T, size]; choices: [T, k] the experts of each token; shares: [T, k] how much each of them adds.
     """
     if hidden.device.type not in ("cpu", "meta"):
         out: Tensor = grouped_mm_experts_forward(experts, hidden, choices, shares)
