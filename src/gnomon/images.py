@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -150,6 +150,11 @@ class Shelf:
                 os.fsync(file.fileno())
             fresh.replace(path)
         return image.token
+
+    def drop(self, images: Iterable[Image]) -> None:
+        """Forget images that are in memory."""
+        for image in images:
+            self._images.pop(image.token, None)
 
     def get(self, token: int) -> Image:
         """The image that a token id names. Raises: RunError E441 where it is missing or not what its name says."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
 import zlib
 from base64 import b64encode
+from http.client import HTTPConnection
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,16 +19,24 @@ import pytest
 from endpoint.programs import renderer_of
 from endpoint.serving import Served, serving
 from endpoint.test_dialects import PATHS, body_of, posted, said, talk
+from endpoint.test_programs import recorder_of
 from gnomon.agents.recorder import Bounds
+from gnomon.envs.agent import launch_of
 from gnomon.images import SHELF, Image
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.plans.programs import program_of
 from gnomon.rendering import Renderer, Transcript, choose
-from gnomon.types import Message
+from gnomon.rollout.by_hand import run
+from gnomon.rollout.programs import Programs
+from gnomon.run.policy_server import policy_server
+from gnomon.types import Message, Task
 from ground.test_images import chunk, declared, drawn
 from models.seeing import seeing
 
 pytestmark = pytest.mark.needs("PIL")
 RED, BLUE = Image.of(drawn("red", 32)), Image.of(drawn("blue", 32))
+OWN = (Image.of(drawn("green", 32)), Image.of(drawn("blue", 24)))
+"""Images that no other test sends."""
 CALLED = '<tool_call>\n{"name": "add", "arguments": {}}\n</tool_call>'
 
 
@@ -226,3 +237,107 @@ def test_images_are_decoded_beside_the_event_loop(qwen: Renderer, monkeypatch: p
     with serving(qwen) as served:
         posted(served, PATHS[0], asked(PATHS[0], padded(100, 77)))
     assert [name.partition("_")[0] for name in threads] == ["asyncio"]  # A thread of `asyncio.to_thread`.
+
+
+@pytest.mark.needs("openai")
+def test_the_client_of_openai_sends_images(qwen: Renderer) -> None:
+    import openai
+
+    with serving(qwen) as served:
+        client = openai.OpenAI(base_url=f"{served.url}/v1", api_key=served.key)
+        messages: list[Any] = asked(PATHS[0], RED.data, tools=False)["messages"]
+        said = client.chat.completions.create(model="m", messages=messages).choices[0].message
+        again = {"role": "user", "content": [image_part(PATHS[0], BLUE.data)]}
+        client.chat.completions.create(model="m", messages=[*messages, said.to_dict(), again])  # type: ignore[list-item]
+        client.responses.create(model="m", **asked(PATHS[1], RED.data, tools=False))
+        assert [turn.fork for turn in served.turns()] == [0, 0, 1] and images_of(served) == [[RED], [BLUE], [RED]]
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.responses.create(model="m", **asked(PATHS[1], b"GIF89a", tools=False))
+        assert refused.value.code == "unsupported_image" and served.recorder.calls.refused == {"unsupported_image": 1}
+
+
+@pytest.mark.needs("anthropic")
+def test_the_client_of_anthropic_sends_images_in_tool_results(qwen: Renderer) -> None:
+    import anthropic
+
+    with serving(qwen, lambda prompt, rng: "fox" if "here" in prompt else CALLED) as served:
+        client = anthropic.Anthropic(base_url=served.url, api_key=served.key)
+        body = asked(PATHS[2], RED.data)
+        with client.messages.stream(model="m", **body) as events:
+            reply = events.get_final_message()
+        here = result(PATHS[2], reply.content[-1].id, text_part(PATHS[2], "here"), image_part(PATHS[2], BLUE.data))
+        own = {"role": "assistant", "content": [block.to_dict() for block in reply.content]}
+        more = {**body, "messages": [*body["messages"], own, here]}
+        del more["max_tokens"]
+        counted = client.messages.count_tokens(model="m", **more).input_tokens
+        client.messages.create(model="m", max_tokens=9, **more)
+        turns = served.turns()
+        assert images_of(served) == [[RED], [BLUE]] and counted == len(turns[1].prompt_ids)
+        with pytest.raises(anthropic.BadRequestError, match="damaged"):
+            client.messages.create(model="m", **asked(PATHS[2], RED.data[:-40]))
+
+
+def question(*images: Image) -> Task:
+    return Task(id="q", messages=(Message(role="user", content="q", images=images),), answer=None)
+
+
+@pytest.mark.needs("bwrap")
+def test_a_program_finds_the_images_of_its_task_and_the_shell_sends_them(qwen: Renderer) -> None:
+    jpeg = Image.of(photograph())
+    recorder = recorder_of(qwen)
+    end = asyncio.run(Programs().play(launch_of("", question(RED, BLUE, jpeg)), recorder, "k"))
+    assert end.files == {"images/0.png": RED.data, "images/1.png": BLUE.data, "images/2.jpg": jpeg.data}, end
+    ((message,),) = [turn.messages for turn in recorder.turns()]
+    assert message.images == (RED, BLUE, jpeg) and message.content.startswith("q ")
+
+
+def photograph() -> bytes:
+    from PIL import Image as Pillow
+
+    file = BytesIO()
+    Pillow.new("RGB", (32, 32), "green").save(file, "JPEG")
+    return file.getvalue()
+
+
+@pytest.mark.needs("bwrap")
+def test_a_person_sees_the_images_of_a_program_as_files() -> None:
+    written = list[str]()
+
+    def read(prompt: str) -> str:
+        files = [Path(line[7:-1]) for line in written if line.startswith("[image ")]
+        assert [file.read_bytes() for file in files] == [RED.data, BLUE.data]
+        return "fox"
+
+    run(launch_of("", question(RED, BLUE)), read, written.append)
+    assert "exit status 0" in written, written
+
+
+@pytest.mark.needs("bwrap")
+def test_a_plan_says_that_the_run_would_refuse_the_images(qwen: Renderer) -> None:
+    tokenizer = qwen.encoding.tokenizer  # type: ignore[attr-defined]
+    for blind, ending in (("", ""), ("the run needs ranks=0", "ranks=0")):
+        program = program_of(launch_of("", question(RED)), tokenizer, qwen, 0, blind)
+        assert program.measured and ending in program.ending and bool(program.ending) == bool(ending)
+
+
+def test_a_served_policy_sees_and_keeps_no_image(tmp_path: Path) -> None:
+    """Gemma 3 has packed passes too, which do not see."""
+    made = policy_server(str(seeing(tmp_path, "gemma3")), host="127.0.0.1", port=0, max_tokens=4)
+    threading.Thread(target=made.run, daemon=True).start()
+    port = int(made.url.rpartition(":")[2])
+
+    def reply(*images: Image) -> dict[str, Any]:
+        body = asked(PATHS[0], *(image.data for image in images), tools=False) | {
+            "temperature": 1.5,
+            "seed": 5,
+            "logprobs": True,
+        }
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", PATHS[0], json.dumps({**body, "messages": body["messages"][1:]}))
+        found: dict[str, Any] = json.loads(connection.getresponse().read())["choices"][0]
+        return found
+
+    others = dict(SHELF._images)
+    one, again, other, none = reply(OWN[0]), reply(OWN[0]), reply(OWN[1]), reply()
+    assert one == again and one["logprobs"] != other["logprobs"] != none["logprobs"]
+    assert SHELF._images == others

@@ -84,7 +84,7 @@ NOT_RUN = {
     "Qwen|gsm8k-qwen3-0.6b": "reads a model of the hub",
     "launch=ray": "starts a cluster; tests/run runs such runs",
     "engine=vllm|env.python=|rg:": "needs another library in an environment of its own",
-    "agent=|my_agent.py|examples/(calculator|sums)": "needs a program or its clients; tests/endpoint run such",
+    "agent=|my_agent.py|examples/(calculator|shapes|sums)": "needs a program or its clients; tests/endpoint run such",
     "^gnomon serve ": "serves until it is interrupted; tests/endpoint/test_serve.py asks it",
     "states=8bit": "needs bitsandbytes; tests/learners run it",
     "CodeRows|ChoiceRows|import out/|gsm.jsonl|env.image=": "needs data or logs of the reader's",

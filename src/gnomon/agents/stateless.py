@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused
 from gnomon.agents.recorder import Sample, prompt_of, reply_of, see
 from gnomon.agents.tree import Begin, Prompt, Tree
-from gnomon.images import Image
+from gnomon.images import SHELF, Image
 from gnomon.keys import Key
 from gnomon.rendering import Renderer
 from gnomon.types import Request, Sampling
@@ -37,6 +39,8 @@ class Stateless:
     ) -> None:
         self.renderer, self.key, self.max_tokens = renderer, key, max_tokens
         self._begin, self._sample, self._piece, self._numbers = begin, sample, piece, count()
+        self._images = Counter[Image]()
+        """Number of requests in work that have an image."""
 
     def see(self, images: Collection[Image]) -> None:
         see(self.renderer, images)
@@ -47,28 +51,37 @@ class Stateless:
         top_k = 0 if request.top_k in (None, -1) else request.top_k
         if not isinstance(top_k, int) or top_k < 0:
             raise Refused("top_k must be a whole number, with 0 or -1 for all tokens", code="invalid_request")
-        prompt = self._prompt(request)
-        name = {"number": next(self._numbers)} if request.seed is None else {"seed": int(request.seed)}
-        key = self.key.at("serve", prompt=prompt.digest.hex(), **name)
-        sampling = Sampling(
-            max_tokens=min(request.max_tokens or self.max_tokens, self.max_tokens),
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            stop=request.stop,
-            stop_ids=self.renderer.stop,
-        )
-        completion = await self._sample(Request(prompt_ids=prompt.token_ids, key=key.bytes, sampling=sampling))
+        with self._prompt(request) as prompt:
+            name = {"number": next(self._numbers)} if request.seed is None else {"seed": int(request.seed)}
+            key = self.key.at("serve", prompt=prompt.digest.hex(), **name)
+            sampling = Sampling(
+                max_tokens=min(request.max_tokens or self.max_tokens, self.max_tokens),
+                temperature=temperature,
+                top_p=top_p,
+                top_k=top_k,
+                stop=request.stop,
+                stop_ids=self.renderer.stop,
+            )
+            completion = await self._sample(Request(prompt_ids=prompt.token_ids, key=key.bytes, sampling=sampling))
         return reply_of(self.renderer, prompt.token_ids, completion, key.bytes.hex(), request, self._piece)
 
     def settle(self, outcome: ChatReply | Refused, delivered: bool) -> None:
         """Nothing is recorded."""
 
     def count(self, request: ChatRequest) -> int:
-        return len(self._prompt(request).token_ids)
+        with self._prompt(request) as prompt:
+            return len(prompt.token_ids)
 
-    def _prompt(self, request: ChatRequest) -> Prompt:
-        return prompt_of(Tree(self._begin), self.renderer, request)
+    @contextmanager
+    def _prompt(self, request: ChatRequest) -> Iterator[Prompt]:
+        """A request as tokens. Its images are kept meanwhile."""
+        self._images.update(request.images)
+        try:
+            yield prompt_of(Tree(self._begin), self.renderer, request)
+        finally:
+            self._images.subtract(request.images)
+            SHELF.drop(image for image in request.images if not self._images[image])
+            self._images = +self._images
 
 
 def within(name: str, value: Any, most: float) -> float:

@@ -98,7 +98,8 @@ class Embedded:
             while self._waiting or answers:
                 while self._waiting and len(answers) < ROWS:
                     request, answer = self._waiting.popleft()
-                    answers[decoder.admit(request, self.version)] = answer
+                    if not answer.cancelled():
+                        answers[decoder.admit(request, self.version)] = answer
                 for number, completion in decoder.step():
                     if not (answer := answers.pop(number)).done():
                         answer.set_result(completion)

@@ -117,7 +117,7 @@ class Agent(ABC):
 
     The program runs in a sandbox without network. There, `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `ANTHROPIC_BASE_URL` and
     `ANTHROPIC_API_KEY` point the clients at the policy, and `MODEL` has its name. Standard input has the text of the
-    task, which also replaces `{prompt}` in an argument of the command.
+    task, which also replaces `{prompt}` in an argument of the command. Its images are `images/0.png` and so on.
     """
 
     command: str = ""
@@ -162,9 +162,10 @@ class Agent(ABC):
     def launch(self, task: Task) -> Launch:
         """The program of a task, and its limits."""
         files = {name: data.encode() if isinstance(data, str) else data for name, data in self.folder(task).items()}
+        launch = launch_of(self.command, task)
         return replace(
-            launch_of(self.command, task),
-            files=files,
+            launch,
+            files={**launch.files, **files},
             readable=tuple(map(os.path.abspath, self.readable)),
             calls=self.calls,
             tokens=self.tokens or None,
@@ -227,7 +228,9 @@ def over(end: End, reward_range: tuple[float, float]) -> Verdict:
 
 
 def launch_of(command: str, task: Task) -> Launch:
-    """A command for a task. An empty one is the program in `SHELL`."""
+    """A command for a task, with its images as files. An empty command is the program in `SHELL`."""
     prompt = "\n".join(message.content for message in task.messages)
     words = tuple(word.replace("{prompt}", prompt) for word in shlex.split(command))
-    return Launch(command=words or ("python", "-c", SHELL.read_text("utf-8")), stdin=prompt.encode())
+    images = (image for message in task.messages for image in message.images)
+    files = {f"images/{place}{Path(image.file_name).suffix}": image.data for place, image in enumerate(images)}
+    return Launch(command=words or ("python", "-c", SHELL.read_text("utf-8")), files=files, stdin=prompt.encode())

@@ -16,7 +16,7 @@ from gnomon.keys import Key
 from gnomon.terminal import put
 from gnomon.types import Message, Verdict
 
-__all__ = ["play"]
+__all__ = ["play", "show"]
 
 Write = Callable[[str], object]
 Run = Callable[[Launch, Callable[[str], str], Write], str]
@@ -79,8 +79,8 @@ def show(messages: tuple[Message, ...], pictures: Path, write: Write) -> None:
             file = pictures / f"{image.sha256[:16]}{Path(image.file_name).suffix}"
             file.write_bytes(image.data)
             write(f"[image {file}]")
-        if message.content or not message.images:
-            write(f"{message.role}: {message.content}")
+        if message.text or not message.images:
+            write(f"{message.role}: {message.text}")
 
 
 def explain(verdict: Verdict, write: Write, who: str = "") -> None:

@@ -8,13 +8,24 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from base64 import b64encode
+from pathlib import Path
 
 RULES = "Reply with one ```bash block, and you see its output. A reply without a block ends the work."
 BLOCK = re.compile(r"```(?:bash|sh)\s(.*?)```", re.DOTALL)
 SECONDS, LONGEST = 20, 2000
 
 
-def complete(messages: list[dict[str, str]]) -> str:
+def question() -> list[dict[str, object]]:
+    """The images of the task, and its text."""
+    text = f"{sys.stdin.read()} {RULES}"
+    files = sorted(Path("images").glob("*.*"), key=lambda file: int(file.stem))
+    urls = [f"data:image/png;base64,{b64encode(file.read_bytes()).decode()}" for file in files]
+    parts: list[dict[str, object]] = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [*parts, {"type": "text", "text": text}]
+
+
+def complete(messages: list[dict[str, object]]) -> str:
     """The policy's reply."""
     url, key = os.environ["OPENAI_BASE_URL"] + "/chat/completions", os.environ["OPENAI_API_KEY"]
     body = json.dumps({"model": os.environ["MODEL"], "messages": messages}).encode()
@@ -39,7 +50,7 @@ def run(command: str) -> str:
 
 
 def main() -> None:
-    messages = [{"role": "user", "content": f"{sys.stdin.read()} {RULES}"}]
+    messages: list[dict[str, object]] = [{"role": "user", "content": question()}]
     try:
         while (reply := complete(messages)) and (block := BLOCK.search(reply)):
             messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": run(block[1])}]

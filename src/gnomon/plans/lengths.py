@@ -12,7 +12,7 @@ from gnomon.config import RunConfig
 from gnomon.envs import Env
 from gnomon.envs.agent import Launch
 from gnomon.errors import ConfigError, ModelError
-from gnomon.models.folder import TINY, config_folder
+from gnomon.models.folder import TINY, config_folder, image_token
 from gnomon.models.hub import cached, hub_name
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.plans.programs import Program, launch_of_first, program_of, recorded_program
@@ -98,8 +98,19 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
     if launch is None:
         return supposed
     (task,) = lengths(env, "train", 1)
-    program = program_of(launch, tokenizer, choose(tokenizer, config.policy.renderer, turns=env.max_turns), task)
+    renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
+    program = program_of(launch, tokenizer, renderer, task, blind_of(config, folder))
     return with_program(supposed, program.allowed(launch, config.rollout.context, max(supposed.prompts), reply))
+
+
+def blind_of(config: RunConfig, folder: Path) -> str:
+    """As `Limits.blind`, for a policy that sees."""
+    if image_token(folder) is None:
+        return ""
+    # Imported where a policy sees, because it needs torch.
+    from gnomon.run.makers.actor import make_limits
+
+    return make_limits(config).blind
 
 
 def without_tokens(launch: Launch) -> Program:

@@ -98,8 +98,9 @@ def launch_of_first(env: Env) -> Launch | None:
     return launch and launch(env.tasks("train")[0])
 
 
-def program_of(launch: Launch, tokenizer: Tokenizer, renderer: Renderer, task: int) -> Program:
-    """Run a program once, with a fixed text as the policy's replies. Args: task: tokens of the task's own prompt.
+def program_of(launch: Launch, tokenizer: Tokenizer, renderer: Renderer, task: int, blind: str = "") -> Program:
+    """Run a program once, with a fixed text as the policy's replies. Args: task: tokens of the task's own prompt;
+    blind: as of `Bounds`.
 
     Without a sandbox on this machine, its processor time and memory are assumed.
     """
@@ -112,7 +113,7 @@ def program_of(launch: Launch, tokenizer: Tokenizer, renderer: Renderer, task: i
 
     recorder = Recorder(
         renderer, partial(Transcript.begun, renderer), reply, key=Key(0), sampling=Sampling(max_tokens=64),
-        bounds=Bounds(calls=launch.calls), piece=lambda token: tokenizer.decode([token]),
+        bounds=Bounds(calls=launch.calls, blind=blind), piece=lambda token: tokenizer.decode([token]),
     )  # fmt: skip
     began = children_seconds()
     try:

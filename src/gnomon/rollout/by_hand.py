@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, meaning
 from gnomon.envs.agent import Launch
+from gnomon.envs.play import show
 from gnomon.images import Image
 from gnomon.rollout.programs import Programs
 from gnomon.types import Message, ToolCall
@@ -23,8 +26,9 @@ def run(launch: Launch, read: Callable[[str], str], write: Callable[[str], objec
 
     Raises: EOFError if the person ends the input.
     """
-    person = Person(read, write, launch.calls)
-    end = asyncio.run(Programs().play(replace(launch, seconds=SECONDS), person, "play"))
+    with TemporaryDirectory(prefix="gnomon-") as pictures:
+        person = Person(read, write, launch.calls, Path(pictures))
+        end = asyncio.run(Programs().play(replace(launch, seconds=SECONDS), person, "play"))
     if end.output:
         write(end.output.rstrip())
     write(f"the limit of {end.limit} ended the program" if end.limit else f"exit status {end.status}")
@@ -39,6 +43,8 @@ class Person:
     write: Callable[[str], object]
     calls: int
     """Largest number of replies."""
+    pictures: Path
+    """Folder for the images that the program sends."""
     error: BaseException | None = None
     _seen: tuple[Message, ...] = ()
     _replies: int = 0
@@ -68,8 +74,7 @@ class Person:
         """Write the messages that are new, and the tools of a new conversation."""
         earlier = [*map(meaning, self._seen)]
         continues = bool(earlier) and [*map(meaning, request.messages[: len(earlier)])] == earlier
-        for message in request.messages[len(earlier) if continues else 0 :]:
-            self.write(f"{message.role}: {message.text}")
+        show(request.messages[len(earlier) if continues else 0 :], self.pictures, self.write)
         for tool in () if continues else request.tools:
             self.write(f"tool {tool.name}: {tool.description}")
 

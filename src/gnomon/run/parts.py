@@ -45,11 +45,11 @@ from gnomon.run.makers.engine import alternating, share_base
 from gnomon.run.makers.held_out import close_sets, make_sets
 from gnomon.run.makers.policy import with_attention
 from gnomon.run.makers.served import make_served
+from gnomon.run.makers.sight import require_room_for_images
 from gnomon.run.makers.tinker import make_tinker_learner
 from gnomon.run.own_parts import NOTHING, OwnParts
 from gnomon.run.ranks import start_ranks
 from gnomon.run.recorded_runs import require_replay
-from gnomon.run.sight import require_room_for_images
 from gnomon.run.token_budgets import require_token_budgets
 from gnomon.training import EvaluationSet
 from gnomon.training.schedule import Schedule

@@ -14,7 +14,8 @@ from gnomon.engines.embedded import Embedded
 from gnomon.errors import ConfigError
 from gnomon.export.model import weights_of
 from gnomon.keys import Key
-from gnomon.models.folder import model_folder
+from gnomon.models.folder import image_token, model_folder
+from gnomon.models.padded import Padded
 from gnomon.models.policy import Policy
 from gnomon.rendering import Transcript, choose
 from gnomon.run.makers.policy import make_device
@@ -58,7 +59,8 @@ def policy_server(
         what, fix = f"cannot listen on {host}, port {port}", "--port 0 takes a free one"
         raise ConfigError("E091", what, where="--host, --port", why=str(error), fix=fix) from None
     folder = weights_of(what) if is_run(what) else model_folder(what)
-    policy = Policy.load(folder, device=make_device(device, "--device"))
+    whole = Padded if image_token(folder) is not None else None
+    policy = Policy.load(folder, device=make_device(device, "--device"), whole=whole)
     renderer = choose(policy.tokenizer, turns=TURNS)
     endpoint = Endpoint(model=what)
     responder = Stateless(

@@ -33,7 +33,7 @@ from gnomon.rollout.solutions import SolutionShown
 from gnomon.rollout.speakers import Own, Speakers
 from gnomon.run.makers.engine import probe_bound
 from gnomon.run.makers.policy import make_device, make_policy, make_precision
-from gnomon.run.sight import without_room
+from gnomon.run.makers.sight import without_room
 from gnomon.run.teacher import require_same_tokens
 from gnomon.types import Sampling
 
