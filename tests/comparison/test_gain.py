@@ -45,7 +45,7 @@ AFTER = replies(one="AAAb", two="xxxx", three="AAAA", four="BaBB")
 
 def test_the_numbers_of_a_run_by_hand() -> None:
     shown = replies(one="AAbb", two="Axxx", three="aaab", four="abcd")
-    found = gain_of(Played(before=[BEFORE], after=[AFTER], shown=shown), "own", "shown")
+    found = gain_of(Played(before=[BEFORE], after=[AFTER], examples=shown), "own", "shown")
     base, examples, trained = found.rows
     assert (found.k, found.tasks) == (4, 4)
     assert [base.pass_1.value, base.pass_k.value, base.majority.value] == [

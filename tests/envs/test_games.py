@@ -14,7 +14,7 @@ from gnomon.envs.kuhn_value import STATES, VALUE, equilibrium, exploitability, p
 from gnomon.envs.mastermind import codes
 from gnomon.envs.mastermind import marks as pegs
 from gnomon.envs.nim import legal as takes
-from gnomon.envs.tic_tac_toe_board import best, drawn, free, put, reached
+from gnomon.envs.tic_tac_toe_board import best, free, picture, put, reached
 from gnomon.envs.tic_tac_toe_board import value as won
 from gnomon.envs.wire import read_step, step_json
 from gnomon.envs.wordle import word_pool
@@ -284,7 +284,7 @@ def test_the_boards_of_tic_tac_toe_are_those_that_a_player_faced() -> None:
         messages, turns, faced = episode.messages, [], []
         reply = "<answer>0</answer>"  # Not a cell.
         while True:
-            faced.append(drawn(episode.ask.state))
+            faced.append(picture(episode.ask.state))
             turns.append(("\n".join(message.content for message in messages), reply))
             step = episode.step(reply)
             if step.done:

@@ -18,7 +18,7 @@ from gnomon.errors import GnomonError
 from gnomon.integrations.environments.remote import fetched
 from gnomon.learners.base import Named
 from gnomon.learners.served import ServedLearner
-from gnomon.learners.wire import written
+from gnomon.learners.wire import dumps
 from gnomon.repeats import Repeats
 from gnomon.sandbox import Broken, Job, Limits
 from gnomon.sandbox.remote import Elsewhere, Reply
@@ -154,7 +154,7 @@ def environment(failures: int, folder: Path, server: Server) -> str:
 
 def learner(failures: int, folder: Path, server: Server) -> str:
     """The limit is a time without a sign of life."""
-    server.body = written("answered")
+    server.body = dumps("answered")
     served = ServedLearner(server.url, "token", {}, Named(name="rloo", options={}))
     served._repeats.seconds = 60.0 if failures <= ALLOWED else 0.0
     server.left = failures

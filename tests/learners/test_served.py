@@ -26,7 +26,7 @@ from gnomon.learners.base import Model, Named
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.served import ALIVE, ServedLearner
 from gnomon.learners.verbs import write_files
-from gnomon.learners.wire import loads, written
+from gnomon.learners.wire import dumps, loads
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.run.learner_server import LearnerServer
 from gnomon.run.makers.served import TOKEN, make_served, named_objective, of_learner
@@ -194,19 +194,19 @@ VALUES = [
 
 def same(one: object, other: object) -> bool:
     """Equal in type, bits and structure."""
-    return written(one) == written(other) and type(one) is type(other)
+    return dumps(one) == dumps(other) and type(one) is type(other)
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_message_comes_back_as_it_was(value):
-    assert same(loads(written(value)), value)
+    assert same(loads(dumps(value)), value)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3)])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16", "int64", "bool"])
 def test_tensors_keep_every_bit(dtype, shape):
     value = (torch.randn(shape) * 4).to(getattr(torch, dtype))
-    found = loads(written(value.t() if value.dim() == 2 else value))
+    found = loads(dumps(value.t() if value.dim() == 2 else value))
     wanted = value.t() if value.dim() == 2 else value
     assert found.dtype == wanted.dtype and found.shape == wanted.shape and torch.equal(found, wanted)
 
@@ -214,10 +214,10 @@ def test_tensors_keep_every_bit(dtype, shape):
 def test_what_is_no_message_is_refused_and_nothing_is_run():
     """Cut and changed bytes: a ValueError or another value, never another error."""
     with pytest.raises(TypeError, match="cannot be sent"):
-        written(object())
+        dumps(object())
     with pytest.raises(TypeError, match="cannot be sent"):
-        written(Path("/etc/passwd"))
-    rng, whole = random.Random(0), written(VALUES[-1])
+        dumps(Path("/etc/passwd"))
+    rng, whole = random.Random(0), dumps(VALUES[-1])
     for _ in range(1000):
         changed = bytearray(whole[: rng.randrange(len(whole))] if rng.random() < 0.3 else whole)
         for _ in range(rng.randrange(1, 4)):

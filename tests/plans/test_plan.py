@@ -192,7 +192,7 @@ def test_keys_and_values_are_those_of_a_real_engine() -> None:
         decoder.step()
     layers = [*decoder._layout._prompts, *decoder._layout._own]
     real = sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
-    assert decoding(meta_policy(TINY, Precision()), [prompt] * 2, group, reply, L4).kept == real
+    assert decoding(meta_policy(TINY, Precision()), [prompt] * 2, group, reply, L4).cache == real
 
 
 def test_noise_is_never_held_for_all_rows() -> None:
@@ -253,7 +253,7 @@ def test_deep_models_need_what_their_layers_add_up_to(folder: Path, checkpointin
         found, whole = deep.cost(work), work(deep.whole)
         assert found.seconds == pytest.approx(whole.seconds, rel=0.01)
         assert found.peak == pytest.approx(whole.peak, rel=0.01)
-        assert found.kept == pytest.approx(whole.kept, rel=0.01)
+        assert found.cache == pytest.approx(whole.cache, rel=0.01)
 
 
 def test_what_cannot_fit_names_the_smallest_change_that_does(folder: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_plan_adds_up(folder: Path) -> None:
     config = settings("prompts=2", "group=4", "steps=10", "eval.every=5", "eval.tasks=4", "regularize.kl=0.1")
     plan = planned(config, L4, Lengths(prompts=(20, 30), reply=16, held_out=(20,) * 4))
     assert plan.tokens == 2 * 4 * 16
-    assert plan.memory["gradients"] == 4 * plan.trained == plan.memory["optimiser"] / 2 == plan.memory["reference"]
+    assert plan.memory["gradients"] == 4 * plan.trainable == plan.memory["optimiser"] / 2 == plan.memory["reference"]
     assert plan.evaluations == 3
     assert plan.hours == pytest.approx((10 * sum(plan.seconds.values()) + 3 * plan.evaluation) / 3600)
 
@@ -333,13 +333,13 @@ def test_an_optimiser_counts_with_what_it_keeps(folder: Path) -> None:
         return planned(settings(f"policy={folder}", "prompts=2", "group=4", *words), L4, lengths)
 
     adamw, sgd = plan(), ("optim.type=sgd", "optim.lr=0.3")
-    assert adamw.memory["optimiser"] == 8 * adamw.trained
+    assert adamw.memory["optimiser"] == 8 * adamw.trainable
     packed = plan("optim.states=8bit").memory["optimiser"]
-    assert packed == pytest.approx(2 * adamw.trained * (1 + 4 / 256), rel=1e-3)
-    assert plan(*sgd, "optim.momentum=0.9").memory["optimiser"] == 4 * adamw.trained
+    assert packed == pytest.approx(2 * adamw.trainable * (1 + 4 / 256), rel=1e-3)
+    assert plan(*sgd, "optim.momentum=0.9").memory["optimiser"] == 4 * adamw.trainable
     assert "optimiser" not in plan(*sgd).memory
     assert plan(*sgd).seconds["optimiser"] < plan("optim.states=8bit").seconds["optimiser"] < adamw.seconds["optimiser"]
-    assert plan(*sgd, "optim.momentum=0.9", "ranks=2").memory["optimiser"] == 2 * adamw.trained
+    assert plan(*sgd, "optim.momentum=0.9", "ranks=2").memory["optimiser"] == 2 * adamw.trainable
     critics = [plan("objective=ppo", *words).memory["critic"] for words in ((), ("optim.states=8bit",))]
     assert critics[0] - critics[1] == adamw.memory["optimiser"] - packed
     assert plan("objective=ppo", *sgd).memory["critic"] == critics[0]
@@ -353,7 +353,7 @@ def test_a_step_with_states_in_8_bits_unpacks_one_tensor_at_a_time_on_a_cpu(fold
     lengths = Lengths(prompts=(4,), reply=2, held_out=(4,))
     words = (f"policy={folder}", "prompts=1", "group=1", "objective=reinforce", "optim.states=8bit")
     gpu, cpu = (planned(settings(*words), device, lengths) for device in (L4, replace(L4, name="cpu")))
-    assert cpu.seconds["optimiser"] > 2.8e-8 * cpu.trained > gpu.seconds["optimiser"]
+    assert cpu.seconds["optimiser"] > 2.8e-8 * cpu.trainable > gpu.seconds["optimiser"]
     assert cpu.memory["activations"] == 20 * 32000 * 8192 > gpu.memory["activations"]
 
 

@@ -50,7 +50,7 @@ class Part(NamedTuple):
     """The replies of one policy under one prompt."""
 
     evaluation: str
-    trained: bool
+    after: bool
     seed: int
 
 
@@ -126,12 +126,12 @@ def played(runs: Measured, tell: Tell) -> dict[str, Played]:
     examples = next((replies_of(groups) for part, groups in groups_of.items() if part.evaluation == EXAMPLES), None)
 
     def of(name: str, after: bool) -> list[Any]:
-        chosen_parts = (part for part in groups_of if part.evaluation == name and part.trained is after)
+        chosen_parts = (part for part in groups_of if part.evaluation == name and part.after is after)
         return [replies_of(groups_of[part], right) for part in chosen_parts]
 
     names = dict.fromkeys(part.evaluation for part in groups_of if part.evaluation != EXAMPLES)
     return {
-        name: Played(before=of(name, False), after=of(name, True), shown=examples if name == USUAL else None)
+        name: Played(before=of(name, False), after=of(name, True), examples=examples if name == USUAL else None)
         for name in names
     }
 
@@ -145,7 +145,7 @@ def recorded(runs: Measured, part: Part) -> Sequence[Group]:
     tasks = partial(task_at, runs.env) if runs.env is not None and not name else None
     with RunReader(runs.folders[part.seed]) as reader:
         steps = reader.steps_with([kind])
-        groups = list(reader.groups(steps[-1 if part.trained else 0], kind, tasks)) if steps else []
+        groups = list(reader.groups(steps[-1 if part.after else 0], kind, tasks)) if steps else []
     whole = len(groups) >= runs.tasks and all(len(group.rollouts) >= runs.samples for group in groups)
     return [replace(group, rollouts=group.rollouts[: runs.samples]) for group in groups[: runs.tasks * whole]]
 
@@ -166,14 +166,14 @@ def sample_missing(runs: Measured, missing: Sequence[Part], tell: Tell) -> dict[
         require_base(reader, config)
     with open_parts(plain, env) as parts:
         envs = {name: (spec, its) for name, spec, its in set_envs(with_sets, env)}
-        for after, seed in dict.fromkeys((part.trained, part.seed) for part in missing):
+        for after, seed in dict.fromkeys((part.after, part.seed) for part in missing):
             if after:
                 folder = checkpoint(runs.folders[seed])
                 require_here(config, folder)
                 parts.learner.load_state(folder)
             parts.engine.load(parts.learner.publish())
             for part in missing:
-                if (part.trained, part.seed) == (after, seed):
+                if (part.after, part.seed) == (after, seed):
                     tell(telling(runs, part))
                     actor = make_set_actor(with_sets, part.evaluation, *envs[part.evaluation], parts.actor)
                     result[part] = measure(actor, parts.actor, with_sets.eval.of(part.evaluation), seed).groups
@@ -201,7 +201,7 @@ def other(runs: Measured) -> dict[str, Any]:
 
 def telling(runs: Measured, part: Part) -> str:
     of = {USUAL: "", EXAMPLES: f", {runs.sizes.shots} solved examples", OTHER: f", {runs.sizes.transfer}"}
-    who = f"the policy of {runs.folders[part.seed]}" if part.trained else f"the base model (seed {part.seed})"
+    who = f"the policy of {runs.folders[part.seed]}" if part.after else f"the base model (seed {part.seed})"
     return f"sampling {runs.samples} replies to {runs.tasks} tasks from {who}{of[part.evaluation]}"
 
 

@@ -37,13 +37,13 @@ class Played:
     """Of the base model, one for each run."""
     after: Sequence[Replies]
     """Of the trained policy."""
-    shown: Replies | None = None
+    examples: Replies | None = None
     """Of the base model after solved examples."""
 
     @property
     def tasks(self) -> list[str]:
         """Judged everywhere."""
-        rest = [*self.before[1:], *self.after, *([] if self.shown is None else [self.shown])]
+        rest = [*self.before[1:], *self.after, *([] if self.examples is None else [self.examples])]
         return [task for task in self.before[0] if all(task in other for other in rest)]
 
 
@@ -98,13 +98,13 @@ class Table:
         """Of every task over the runs."""
         return [statistics.fmean(score(replies[task]) for replies in self.runs) for task in self.tasks]
 
-    def rates(self, prompt: str, *, trained: bool = False) -> Rates:
+    def rates(self, prompt: str, *, after_training: bool = False) -> Rates:
         has_answers = any(
             sample.answer is not None for replies in self.runs for task in self.tasks for sample in replies[task]
         )
         majority = self.rate(voted) if has_answers else None
         return Rates(
-            prompt=prompt, trained=trained, pass_1=self.rate(pass_1), pass_k=self.rate(pass_k), majority=majority
+            prompt=prompt, trained=after_training, pass_1=self.rate(pass_1), pass_k=self.rate(pass_k), majority=majority
         )
 
 
@@ -116,8 +116,8 @@ def gain_of(played: Played, usual: str, examples: str) -> Gain:
     """Args: usual, examples: names of the prompt of the runs and of the one with solved examples."""
     tasks = played.tasks
     before, after = Table(played.before, tasks), Table(played.after, tasks)
-    bases = {usual: before} | ({} if played.shown is None else {examples: Table([played.shown], tasks)})
-    rows = (*(table.rates(name) for name, table in bases.items()), after.rates(usual, trained=True))
+    bases = {usual: before} | ({} if played.examples is None else {examples: Table([played.examples], tasks)})
+    rows = (*(table.rates(name) for name, table in bases.items()), after.rates(usual, after_training=True))
     by_run = [
         statistics.fmean(Table([b], tasks).means(pass_1)) - statistics.fmean(Table([a], tasks).means(pass_1))
         for a, b in zip(played.before, played.after, strict=True)

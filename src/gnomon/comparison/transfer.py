@@ -83,7 +83,7 @@ class Trained:
     """SHA-256 of the files of the weights that it began with."""
     origin: str
     """Fingerprint of the checkpoint whose export it began with; empty where its model is not an export, or gone."""
-    measured: Mapping[str, tuple[float, float, tuple[float, ...]]]
+    rates: Mapping[str, tuple[float, float, tuple[float, ...]]]
     """pass@1 before and after, and the difference of every different task, by column."""
 
     @cached_property
@@ -158,7 +158,7 @@ def training_of(folder: Path) -> Trained:
             settings=repr(sorted((key, value) for key, value in own.items() if value != {})),
             began=weights,
             origin=exported_from(Path(config.policy.path), weights),
-            measured={column: measure(reader, name) for column, name in names.items()},
+            rates={column: measure(reader, name) for column, name in names.items()},
         )
 
 
@@ -196,11 +196,11 @@ def evaluated(config: RunConfig) -> dict[str, tuple[Any, ...]]:
     """What decides the tasks and replies of every evaluation, by column."""
     rollout = config.rollout
     truncation = (rollout.top_p, rollout.top_k)
-    main = (config.env, rollout.temperature, truncation, config.eval.tasks, config.eval.samples)
-    sets = config.eval.sets
-    return {config.env.type: main} | {
-        name: (config.env_of(name), each.temperature, truncation, each.tasks, each.samples)
-        for name, each in sets.items()
+    temperatures = {"": rollout.temperature} | {name: each.temperature for name, each in config.eval.sets.items()}
+    sizes = {name: config.eval.of(name) for name in temperatures}
+    return {
+        name or config.env.type: (config.env_of(name), temperature, truncation, sizes[name].tasks, sizes[name].samples)
+        for name, temperature in temperatures.items()
     }
 
 
@@ -213,9 +213,9 @@ def row_of(name: str, follows: str, runs: Sequence[Trained]) -> Row:
             what = "two runs have the same settings and seed"
             raise RunError("E429", what, where=str(runs[i].folder), why=why, fix="leave out one of them")
     cells = {
-        column: cell([run.measured[column] for run in runs])
-        for column in runs[0].measured
-        if all(column in run.measured for run in runs)
+        column: cell([run.rates[column] for run in runs])
+        for column in runs[0].rates
+        if all(column in run.rates for run in runs)
     }
     return Row(name=name, runs=tuple(str(run.folder) for run in runs), follows=follows, cells=cells)
 

@@ -326,7 +326,9 @@ class Eval(Section):
         return {**supplied, "sets": sets}
 
     def of(self, name: str) -> Eval:
-        """The evaluation of one set, as if it were the main one."""
+        """The evaluation of one set, as if it were the main one; the main one itself for an empty name."""
+        if not name:
+            return self
         own = self.sets[name]
         few = [k for k in self.pass_at if k <= own.samples]
         return Eval(every=own.every, tasks=own.tasks, samples=own.samples, pass_at=few)
@@ -543,7 +545,9 @@ class RunConfig(Section):
         return min(self.rollout.lag, self.budget.steps)
 
     def env_of(self, name: str) -> Env:
-        """The environment of an evaluation set."""
+        """The environment of an evaluation set; that of the run for an empty name."""
+        if not name:
+            return self.env
         own = self.eval.sets[name].env
         kind = own.get("type", self.env.type)
         options = self.env.options if kind == self.env.type else {}

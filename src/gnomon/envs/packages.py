@@ -78,7 +78,7 @@ class Package:
     """None if the package is correct."""
     others: Program
     """Steps for which the package has functions that it does not call."""
-    shown: tuple[Any, ...]
+    examples: tuple[Any, ...]
     """Inputs of the tests."""
 
     @property
@@ -108,18 +108,18 @@ class Package:
             f"{NAME}/__init__.py": f"from {NAME}.main import solve\n",
             f"{NAME}/main.py": f"{head}{''.join(calls[at] for at in order)}    return x\n",
             **{f"{NAME}/{module}.py": "\n\n".join(modules[module].values()) for module in sorted(modules)},
-            **({f"test_{NAME}.py": self.tests()} if self.shown else {}),
+            **({f"test_{NAME}.py": self.tests()} if self.examples else {}),
         }
 
     def tests(self) -> str:
         """The source of a test of every input, to be run with `python`."""
-        values = [(value, programs.run(self.program, value)) for value in self.shown]
+        values = [(value, programs.run(self.program, value)) for value in self.examples]
         body = "".join(f"        self.assertEqual(solve({value!r}), {right!r})\n" for value, right in values)
         head = f"import unittest\n\nfrom {NAME} import solve\n\n\nclass Test(unittest.TestCase):\n    def test(self):\n"
         return f'{head}{body}\n\nif __name__ == "__main__":\n    unittest.main()\n'
 
 
-def draw_package(rng: random.Random, steps: int, others: int, shown: int, tests: int) -> Package:
+def draw_package(rng: random.Random, steps: int, others: int, examples: int, tests: int) -> Package:
     """Draw a faulty package of at most so many steps. So many tests reveal its fault."""
     faults_by_kind = dict[str, list[Fault]]()
     while not faults_by_kind:
@@ -131,7 +131,7 @@ def draw_package(rng: random.Random, steps: int, others: int, shown: int, tests:
         program=program,
         fault=rng.choice(faults_by_kind[rng.choice(sorted(faults_by_kind))]),
         others=tuple((operation, rng.choice(OPERATIONS[operation].ks)) for operation in rest),
-        shown=tuple(programs.other_inputs(rng, program, shown)),
+        examples=tuple(programs.other_inputs(rng, program, examples)),
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from gnomon.verifiers import Strictness, extract
 
-__all__ = ["best", "drawn", "faced", "free", "put", "reached", "value"]
+__all__ = ["best", "faced", "free", "picture", "put", "reached", "value"]
 
 LINES = ("012", "345", "678", "036", "147", "258", "048", "246")
 
@@ -26,7 +26,7 @@ def put(board: str, cell: str) -> str:
     return board[:at] + "xo"[board.count("x") - board.count("o")] + board[at + 1 :]
 
 
-def drawn(board: str) -> str:
+def picture(board: str) -> str:
     """The board as lines of text; a free cell has its number."""
     cells = [mark if mark != " " else str(cell + 1) for cell, mark in enumerate(board)]
     return "\n───┼───┼───\n".join(" " + " │ ".join(cells[row : row + 3]) + " " for row in (0, 3, 6))
@@ -38,10 +38,10 @@ def faced(turns: Sequence[tuple[str, str]]) -> list[str]:
     for observed, reply in turns:
         for cell in MOVE.findall(observed):
             board = put(board, cell)
-        pictures.append(drawn(board))
+        pictures.append(picture(board))
         action = extract(reply, Strictness.TRIMMED).text
         board = put(board, action) if action in free(board) else board
-    return [*pictures, drawn(board)]
+    return [*pictures, picture(board)]
 
 
 def value(board: str) -> float | None:

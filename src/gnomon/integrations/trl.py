@@ -86,7 +86,7 @@ class Waiting:
     rollout: Foreign
     tokens: tuple[int, ...]
     """Of prompt and completion, those of tools included."""
-    sampled: tuple[bool, ...]
+    mask: tuple[bool, ...]
     """Which tokens of the completion the policy sampled."""
 
 
@@ -168,7 +168,7 @@ class Recorder:
                 logp, gradient = (
                     ()
                     if table is None
-                    else [x for x, own in zip(table[row][one.there[row]].tolist(), each.sampled, strict=True) if own]
+                    else [x for x, own in zip(table[row][one.there[row]].tolist(), each.mask, strict=True) if own]
                     for table in (one.logp, one.gradient)
                 )
                 return replace(each.rollout, policy_logp=tuple(logp), coefficients=tuple(-x for x in gradient))
@@ -205,7 +205,7 @@ class Recorder:
                 values=values,
                 advantage=float(output["advantages"][index]) if training else None,
             )
-            yield Waiting(rollout=rollout, tokens=(*prompt_ids[index], *ids[index]), sampled=sampled_mask)
+            yield Waiting(rollout=rollout, tokens=(*prompt_ids[index], *ids[index]), mask=sampled_mask)
 
     def _turns(
         self,

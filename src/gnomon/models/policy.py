@@ -135,7 +135,7 @@ class Policy(torch.nn.Module):
         super().__init__()
         self.model, self.tokenizer, self.folder, self.whole = model, tokenizer, folder, whole
         sees = folder is not None and image_token(folder) is not None
-        self.vision = Vision(model, folder, trained=trains_vision) if folder and sees else None
+        self.vision = Vision(model, folder, trainable=trains_vision) if folder and sees else None
         """None for a policy that does not see."""
         if trains_vision:
             require_tower(self)

@@ -48,12 +48,12 @@ Known = OrderedDict[int, Features]
 class Vision:
     """The images of a policy's passes.
 
-    Args: model: of transformers; folder: has the configuration of its image processor; trained: whether the vision
+    Args: model: of transformers; folder: has the configuration of its image processor; trainable: whether the vision
         tower is.
     """
 
-    def __init__(self, model: Any, folder: Path, *, trained: bool = False) -> None:
-        self.model, self.folder, self.trained, self._token = model, folder, trained, image_token(folder) or 0
+    def __init__(self, model: Any, folder: Path, *, trainable: bool = False) -> None:
+        self.model, self.folder, self.trainable, self._token = model, folder, trainable, image_token(folder) or 0
         self._features: Known = OrderedDict()
         """Those of a frozen tower."""
         self._takes = frozenset(inspect.signature(type(model).forward).parameters)
@@ -79,7 +79,7 @@ class Vision:
         ids = ids.masked_fill(ids == self._token, 0)
         if not bool(image_mask.any()):
             return {"input_ids": ids}
-        cache = Known() if self.trained else self._features
+        cache = Known() if self.trainable else self._features
         features = [self._of(name, cache) for row in ids.tolist() for name, *_ in self.reader.images(row)]
         inputs: dict[str, Any] = {
             "input_ids": ids.masked_fill(image_mask, self._token),
@@ -110,8 +110,8 @@ class Vision:
     def _of(self, name: int, cache: Known) -> Features:
         """The features of an image. Raises: as `inputs`."""
         if name not in cache:
-            cache[name] = (self._computed if self.trained else self._kept)(SHELF.get(name))
-            while not self.trained and len(cache) > 1 and sum(map(size_of, cache.values())) > MOST:
+            cache[name] = (self._computed if self.trainable else self._kept)(SHELF.get(name))
+            while not self.trainable and len(cache) > 1 and sum(map(size_of, cache.values())) > MOST:
                 cache.popitem(last=False)
         cache.move_to_end(name)
         return cache[name]

@@ -123,7 +123,7 @@ def behaviour_new(summaries: Sequence[StepSummary]) -> Alarm | None:
         f"{counts[name] / total:.0%} of the rewarded rollouts are incorrect and contain text such as {text!r}, "
         f"up from at most {RARE:.0%} around step {before[WINDOW - 1].step}"
     )
-    return Alarm(name="behaviour.new", step=summaries[-1].step, sentence=sentence, read=(address,))
+    return alarm_on("behaviour.new", summaries, sentence, (address,))
 
 
 def unparsable_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
@@ -200,7 +200,7 @@ def answers_unreadable(summaries: Sequence[StepSummary]) -> Alarm | None:
         return None
     sentence = f"{part_of(summaries, 'unreadable'):.0%} of the rollouts have no answer that can be parsed"
     alarm = alarm_at("answers.unreadable", summaries, sentence, "unparsable")
-    return replace(alarm, advice=SHOTS) if summaries[-1].shown else alarm
+    return replace(alarm, advice=SHOTS) if summaries[-1].slot_shown else alarm
 
 
 def mute(summaries: Sequence[StepSummary]) -> bool:
@@ -247,7 +247,7 @@ def sentinel_breaks(summaries: Sequence[StepSummary]) -> Alarm | None:
     if (broke := summaries[-1].broke) is None:
         return None
     sentence = f"the second verifier failed: {broke[1]}"
-    return Alarm(name="sentinel.breaks", step=summaries[-1].step, sentence=sentence, read=(broke[0],))
+    return alarm_on("sentinel.breaks", summaries, sentence, (broke[0],))
 
 
 def canary_paid(summaries: Sequence[StepSummary]) -> Alarm | None:
@@ -255,7 +255,7 @@ def canary_paid(summaries: Sequence[StepSummary]) -> Alarm | None:
     if not summaries[-1].canaries:
         return None
     sentence = "a task without a solution got the reward of a correct answer"
-    return Alarm(name="canary.paid", step=summaries[-1].step, sentence=sentence, read=summaries[-1].canaries)
+    return alarm_on("canary.paid", summaries, sentence, summaries[-1].canaries)
 
 
 def verifier_fails(summaries: Sequence[StepSummary]) -> Alarm | None:
@@ -266,7 +266,7 @@ def verifier_fails(summaries: Sequence[StepSummary]) -> Alarm | None:
         f"the verifier or the environment failed on {count_text(failures)}: the groups of such rollouts are not "
         "trained on, and such tasks are left out of pass@k"
     )
-    return Alarm(name="verifier.fails", step=summaries[-1].step, sentence=sentence, read=failures[:3])
+    return alarm_on("verifier.fails", summaries, sentence, failures[:3])
 
 
 def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
@@ -278,15 +278,19 @@ def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
         f"judging {'every rollout' if every else count_text(late)} reached the time limit and gave the lowest reward; "
         "on a faster or less busy machine the verdict may differ"
     )
-    return Alarm(name="verifier.over_time", step=summaries[-1].step, sentence=sentence, read=late[:3])
+    return alarm_on("verifier.over_time", summaries, sentence, late[:3])
 
 
 def prompt_without_room(summaries: Sequence[StepSummary]) -> Alarm | None:
     """A prompt fills the context."""
     if not (full := summaries[-1].without_room):
         return None
-    sentence = f"the prompts of {count_text(full)} fill rollout.context, so they have no reply"
-    return Alarm(name="prompt.without_room", step=summaries[-1].step, sentence=sentence, read=full[:3])
+    return alarm_on(
+        "prompt.without_room",
+        summaries,
+        f"the prompts of {count_text(full)} fill rollout.context, so they have no reply",
+        full[:3],
+    )
 
 
 def program_rule(name: str, fault: Fault) -> Rule:
@@ -450,5 +454,11 @@ def apart(high: Level, low: Level) -> float:
     return (high.mean - low.mean) / error if error else math.inf
 
 
-def alarm_at(name: str, summaries: Sequence[StepSummary], sentence: str, addresses: str) -> Alarm:
-    return Alarm(name=name, step=summaries[-1].step, sentence=sentence, read=summaries[-1].read[addresses])
+def alarm_at(name: str, summaries: Sequence[StepSummary], sentence: str, examples: str) -> Alarm:
+    """An alarm of the last step. Args: examples: the rollouts to read, as `StepSummary.read` calls them."""
+    return alarm_on(name, summaries, sentence, summaries[-1].read[examples])
+
+
+def alarm_on(name: str, summaries: Sequence[StepSummary], sentence: str, addresses: tuple[str, ...]) -> Alarm:
+    """An alarm of the last step. Args: addresses: of rollouts to read."""
+    return Alarm(name=name, step=summaries[-1].step, sentence=sentence, read=addresses)

@@ -50,7 +50,7 @@ class Played:
     """Whether its prompt fills the context, so that it has no reply."""
     unasked: bool = False
     """Whether its answer was read from a slot that no message of its task shows."""
-    shown: bool = False
+    slot_shown: bool = False
     """Whether a message of its task shows the answer slot."""
     faults: frozenset[str] | None = None
     """Of its program, by their names in `FAULTS`; None without a program."""
@@ -107,7 +107,7 @@ class StepSummary:
     """Addresses of unsolvable tasks that were paid like solved ones."""
     broke: tuple[str, str] | None = None
     """Where the sentinel first broke, and what it raised."""
-    shown: bool = False
+    slot_shown: bool = False
     """Whether the prompts show the answer slot."""
     without_room: tuple[str, ...] = ()
     """Addresses of rollouts whose prompt fills the context, so that they have no reply."""
@@ -154,7 +154,7 @@ def played(
                 canary=record.task in canaries,
                 ending=ending(record.body.get("stop"), verdict),
                 without_room=record.body.get("stop") == Stop.CONTEXT and not record.body["reply"],
-                shown=shows_slot.get(record.task, False),
+                slot_shown=shows_slot.get(record.task, False),
                 unasked=not shows_slot.get(record.task, True) and from_slot(record.body),
                 faults=faults(record.body) if record.body.get("end") else None,
                 other=other,
@@ -211,7 +211,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         behaviour=behaviour([r for r in rewarded if not r.verdict.correct], len(rewarded)),
         canaries=tuple(r.address for r in rollouts if r.canary and solved(r))[:3],
         broke=next(((r.address, r.broke) for r in rollouts if r.broke), None),
-        shown=all(r.shown for r in rollouts),
+        slot_shown=all(r.slot_shown for r in rollouts),
         without_room=tuple(r.address for r in rollouts if r.without_room),
         over_time=tuple(r.address for r in rollouts if over_time(r.verdict)),
     )

@@ -148,16 +148,19 @@ def _centred_share(p: float, group: int, max_tokens: int) -> float:
 
 
 def standard_score(reward: float, others: Sequence[float], *, epsilon: float) -> float:
-    rewards = [reward, *others]
-    if min(rewards) == max(rewards):
-        return 0.0
-    mean = math.fsum(rewards) / len(rewards)
-    return (reward - mean) / (math.sqrt(math.fsum((value - mean) ** 2 for value in rewards) / len(rewards)) + epsilon)
+    """The reward standardised by the deviation of its group."""
+    return scaled(reward, others, len(others) + 1, epsilon)
 
 
 def sample_score(reward: float, others: Sequence[float], *, epsilon: float) -> float:
+    """The reward standardised by the deviation of its group as a sample."""
+    return scaled(reward, others, len(others), epsilon)
+
+
+def scaled(reward: float, others: Sequence[float], count: int, epsilon: float) -> float:
+    """(r − r̄)/(σ + ε), where σ² is the sum of squares over `count`; 0 where all rewards are equal."""
     rewards = [reward, *others]
     if min(rewards) == max(rewards):
         return 0.0
     mean = math.fsum(rewards) / len(rewards)
-    return (reward - mean) / (math.sqrt(math.fsum((value - mean) ** 2 for value in rewards) / len(others)) + epsilon)
+    return (reward - mean) / (math.sqrt(math.fsum((value - mean) ** 2 for value in rewards) / count) + epsilon)

@@ -36,7 +36,7 @@ class Deep:
         return Cost(
             seconds=at(few.seconds, more.seconds),
             peak=at(few.peak, more.peak),
-            kept=at(few.kept, more.kept),
+            cache=at(few.cache, more.cache),
             head=at(few.head, more.head),
             small=at(few.small, more.small),
             large=at(few.large, more.large),

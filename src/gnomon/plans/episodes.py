@@ -51,8 +51,8 @@ def episodes_of(subject: Subject) -> Episodes:
 
     return Episodes(
         train=cost(lengths.prompts, config.rollout.group),
-        held_out=cost(lengths.held_out, config.eval.samples),
-        sets={name: cost(prompts, config.eval.sets[name].samples) for name, prompts in lengths.sets.items()},
+        held_out=cost(lengths.held_out, config.eval.of("").samples),
+        sets={name: cost(prompts, config.eval.of(name).samples) for name, prompts in lengths.sets.items()},
     )
 
 
@@ -100,5 +100,5 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
     return Cost(
         seconds=(reply * step + sum(prompts) * products) / max(1, vllm_gpus(config)),
         peak=(config.engine.cache_gib * GIB or cache) + VLLM_SPARE,
-        kept=config.engine.cache_gib * GIB or cache,
+        cache=config.engine.cache_gib * GIB or cache,
     )

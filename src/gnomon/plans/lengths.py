@@ -38,7 +38,7 @@ class Lengths:
     """Of every prompt of an evaluation."""
     sets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of every prompt of each evaluation set."""
-    trained: float = 1.0
+    training_share: float = 1.0
     """Share of the sampled tokens that are trained: groups without a difference in reward are not."""
     program: Program | None = None
     """That of the first task, where programs play the episodes. `prompts` are then their first ones."""
@@ -147,7 +147,7 @@ def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
     calls = mean([step.get("program/calls", 1.0) for step in steps])
     supposed = supposed_lengths(config, reply=max(1, round(mean([step["length"] for step in steps]) / max(1.0, calls))))
     shares = [step["trained"] / max(1.0, step["tokens"]) for step in steps if "trained" in step]
-    lengths = replace(supposed, trained=mean(shares) if shares else 1.0)
+    lengths = replace(supposed, training_share=mean(shares) if shares else 1.0)
     if lengths.program is None:
         return lengths
     last = [record.step for record in reader.records("step")][-1]

@@ -9,10 +9,9 @@ from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.models.policy import Policy
 from gnomon.objectives import Need
 from gnomon.plans.count import bytes_of
-from gnomon.plans.devices import Device
 from gnomon.plans.lengths import described
 from gnomon.plans.passes import Cost, meta_policy
-from gnomon.plans.places import engines
+from gnomon.plans.places import engines, held_versions
 from gnomon.plans.states import (
     adam_bytes,
     lanes,
@@ -83,18 +82,6 @@ def engine_bytes(config: RunConfig, learner: Policy, sampler: Policy) -> float:
         learner.adapter and config.placement.engine is EngineKind.EMBEDDED and not numbers_differ(config) and not beside
     )
     return bytes_of((sampler.state() if shared else dict(sampler.model.named_parameters())).values())
-
-
-def held_versions(config: RunConfig, device: Device) -> int:
-    """Copies of what is trained that the device of the run holds for engines: one per step in progress.
-
-    Samplers in a cluster read theirs from the memory of the run's machine, and so does every engine of a learner in
-    several processes.
-    """
-    if config.placement.samplers:
-        copies = config.ahead + 1 if config.rollout.in_flight else engines(config)
-        return copies if device.name == "cpu" else 0
-    return engines(config) - 1 if device.name == "cpu" or not config.ranks else 0
 
 
 def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:

@@ -42,7 +42,7 @@ class Cost:
     seconds: float
     peak: float
     """Most bytes at once, beside weights, gradients and the state of the optimiser."""
-    kept: float = 0.0
+    cache: float = 0.0
     """Bytes of keys and values, a part of `peak`."""
     head: float = 0.0
     """Bytes of scores over the vocabulary and of the noise, a part of `peak`."""
@@ -56,7 +56,7 @@ class Cost:
         return Cost(
             seconds=self.seconds,
             peak=count * (self.peak + more),
-            kept=count * self.kept,
+            cache=count * self.cache,
             head=count * self.head,
             small=count * self.small,
             large=count * self.large,
@@ -208,7 +208,7 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
     return Cost(
         seconds=share * seconds,
         peak=count.peak + noise.peak,
-        kept=cache,
+        cache=cache,
         head=head,
         small=count.small + noise.small,
         large=count.large + noise.large,

@@ -10,7 +10,7 @@ from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.plans.devices import Device
 from gnomon.plans.passes import Cost
 
-__all__ = ["Places", "assign", "engines", "episodes_at_once", "own_machine", "vllm_gpus"]
+__all__ = ["Places", "assign", "engines", "episodes_at_once", "held_versions", "own_machine", "vllm_gpus"]
 
 
 ASLEEP = 2.0**30
@@ -49,6 +49,18 @@ def engines(config: RunConfig) -> int:
     return config.ahead + 2 if config.ahead and not config.rollout.in_flight else 1
 
 
+def held_versions(config: RunConfig, device: Device) -> int:
+    """Copies of what is trained that the device of the run holds for engines: one per step in progress.
+
+    Samplers in a cluster read theirs from the memory of the run's machine, and so does every engine of a learner in
+    several processes.
+    """
+    if config.placement.samplers:
+        copies = config.ahead + 1 if config.rollout.in_flight else engines(config)
+        return copies if device.name == "cpu" else 0
+    return engines(config) - 1 if device.name == "cpu" or not config.ranks else 0
+
+
 def episodes_at_once(config: RunConfig, prompts: Sequence[int], group: int) -> tuple[Sequence[int], float]:
     """The prompts that one process samples at the same time, and how often it samples so many in a step."""
     if not config.placement.samplers:
@@ -71,9 +83,9 @@ def assign(
     beside its passes, by part; own: bytes of what the run's process holds in every phase, by part.
     """
     decode = {
-        "keys and values": sampling.kept,
+        "keys and values": sampling.cache,
         "scores": sampling.head,
-        "decoding": max(0.0, sampling.peak - sampling.kept - sampling.head),
+        "decoding": max(0.0, sampling.peak - sampling.cache - sampling.head),
     }
     ranks, cpu = config.ranks, device.name == "cpu"
     processes = ranks if ranks and cpu else 1

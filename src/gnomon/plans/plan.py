@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,9 +10,10 @@ from gnomon.config import RunConfig
 from gnomon.config.placement import LearnerPlace
 from gnomon.models.policy import Policy
 from gnomon.plans.devices import Device
-from gnomon.plans.episodes import Episodes, episodes_of
+from gnomon.plans.episodes import episodes_of
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.memory import engine_memory, learner_memory, training_memory
+from gnomon.plans.passes import Cost
 from gnomon.plans.places import assign, own_machine, vllm_gpus
 from gnomon.plans.seconds import seconds_by_part, training_cost
 from gnomon.plans.states import micro_batch_counts
@@ -38,7 +39,7 @@ class Plan:
     lengths: Lengths
     parameters: int
     """Of the model."""
-    trained: int
+    trainable: int
     """Those that the optimiser moves."""
     memory: Mapping[str, float]
     """Bytes of the device of the run at the moment of a step that needs most, by part."""
@@ -128,7 +129,7 @@ class Plan:
             "measured": self.device.measured,
             "memory_of_device": self.device.memory,
             "parameters": self.parameters,
-            "trained": self.trained,
+            "trained": self.trainable,
             "reply_tokens": self.lengths.reply,
             "peak": self.peak,
             "phase": self.phase,
@@ -159,11 +160,12 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     episodes, train = episodes_of(subject), training_cost(subject)
     state, passes, (engine, run) = learner_memory(subject), training_memory(subject, train), engine_memory(subject)
     where = assign(config, device, state, engine, run, episodes.largest, passes)
+    main = evaluation_plan(config, lengths, "", lengths.held_out, episodes.held_out)
     return Plan(
         device=device,
         lengths=lengths,
         parameters=parameters_of(subject.learner.whole),
-        trained=sum(value.numel() for value in subject.weights),
+        trainable=sum(value.numel() for value in subject.weights),
         memory=some(where.run),
         learner=some(where.beside),
         sampler=some(where.sampler),
@@ -177,23 +179,23 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         micro_batches=micro_batch_counts(config, subject.sequences)[0],
         phase=where.phase,
         seconds=seconds_by_part(subject, episodes.train, train),
-        evaluation=episodes.held_out.seconds + lengths.beside(len(lengths.held_out) * config.eval.samples),
+        evaluation=main.seconds,
         tokens=round(subject.rollouts * lengths.calls * lengths.reply),
         steps=config.budget.steps,
-        evaluations=times(config, config.eval.every),
-        sets=set_plans(config, lengths, episodes),
+        evaluations=main.evaluations,
+        sets={
+            name: evaluation_plan(config, lengths, name, lengths.sets[name], cost)
+            for name, cost in episodes.sets.items()
+        },
     )
 
 
-def set_plans(config: RunConfig, lengths: Lengths, episodes: Episodes) -> dict[str, SetPlan]:
-    """The plan of every evaluation set."""
-    return {
-        name: SetPlan(
-            seconds=cost.seconds + lengths.beside(len(lengths.sets[name]) * config.eval.sets[name].samples),
-            evaluations=times(config, config.eval.sets[name].every),
-        )
-        for name, cost in episodes.sets.items()
-    }
+def evaluation_plan(config: RunConfig, lengths: Lengths, name: str, prompts: Sequence[int], cost: Cost) -> SetPlan:
+    """The plan of an evaluation. Args: name: of its set, empty for the main one; cost: of its episodes."""
+    own = config.eval.of(name)
+    return SetPlan(
+        seconds=cost.seconds + lengths.beside(len(prompts) * own.samples), evaluations=times(config, own.every)
+    )
 
 
 def parameters_of(policy: Policy) -> int:

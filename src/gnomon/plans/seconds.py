@@ -31,7 +31,7 @@ def seconds_by_part(subject: Subject, sampling: Cost, train: Cost) -> dict[str, 
     share = share_of_time(config, subject.sequences, device, subject.learner.whole.width)
     seconds = {
         "sampling": sampling.seconds,
-        "training": lengths.trained * config.optim.epochs * share * train.seconds,
+        "training": lengths.training_share * config.optim.epochs * share * train.seconds,
         "optimiser": config.optim.updates * step_seconds(config, device, weights) / max(1, config.ranks),
         "records": subject.rollouts * PER_ROLLOUT,
         "weights to the engine": 2 * bytes_of(weights) / device.bandwidth

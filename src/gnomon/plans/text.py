@@ -23,8 +23,8 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
     source = "measured on this machine" if device.measured else "data sheet; its speed is assumed, not measured"
     yield f"device       {device.name}, {device.memory / GIB:.1f} GiB ({source})"
     yield (
-        f"parameters   {plan.parameters:,}, of which {plan.trained:,} are trained"
-        if (plan.trained <= plan.parameters)
+        f"parameters   {plan.parameters:,}, of which {plan.trainable:,} are trained"
+        if (plan.trainable <= plan.parameters)
         else f"parameters   {plan.parameters:,}"
     )
     yield f"peak memory  {plan.peak / GIB:.2f} GiB, in {plan.phase}"

@@ -96,9 +96,8 @@ def sampling_of(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
         if config.rollout.order_seed:
             step = reordered(config.rollout.order_seed, config.budget.steps)[step]
         return config.rollout.group, Key(config.seed).at("rollouts", step=step)
-    if name := set_of(kind):
-        return config.eval.sets[name].samples, Key(config.seed).at("eval", set=name)
-    return config.eval.samples, Key(config.seed).at("eval")
+    name = set_of(kind)
+    return config.eval.of(name).samples, Key(config.seed).at("eval", **({"set": name} if name else {}))
 
 
 def position(record: Record, rollout: Rollout, size: int) -> tuple[int, int]:

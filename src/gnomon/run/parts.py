@@ -32,13 +32,13 @@ from gnomon.run.makers import (
     make_batches,
     make_credit,
     make_engine,
-    make_in_flight,
     make_learner,
     make_objective,
     make_order,
     make_schedule,
     make_tasks,
     make_workers,
+    step_engine,
 )
 from gnomon.run.makers.cluster import make_cluster_learner, make_fleet
 from gnomon.run.makers.engine import alternating, share_base
@@ -183,8 +183,7 @@ def make_policies(
         undo.callback(engine.close)
     share_base(engine, learner)
     learner = alternating(learner, engine)
-    if config.rollout.in_flight and not own.engine:
-        engine = make_in_flight(engine)
+    engine = engine if own.engine else step_engine(config, engine)
     return Policies(learner=learner, engine=engine, mismatch=mismatch, fleet=fleet)
 
 

@@ -27,7 +27,7 @@ class Watch:
     """The verdicts, and the judge's results on the bad answers."""
 
     verdicts: tuple[Verdict, ...]
-    asked: int
+    count: int
     """Number of bad answers that were judged."""
     accepted: tuple[str, ...]
     """The bad answers that were judged correct."""
@@ -36,7 +36,7 @@ class Watch:
 
     @property
     def share(self) -> float:
-        return len(self.accepted) / self.asked if self.asked else 0.0
+        return len(self.accepted) / self.count if self.count else 0.0
 
 
 def watched(
@@ -76,4 +76,4 @@ def watched(
         why = f"the judge accepted {len(accepted)} of {len(bad)} answers known to be bad, such as {accepted[0]!r}"
         checked = tuple(Verdict(status=Status.FAILED, parts=(), detail=why) for _ in checked)
     broke = sum(verdict.status is Status.FAILED for _, verdict in bad)
-    return Watch(verdicts=checked, asked=len(bad), accepted=accepted, broke=broke)
+    return Watch(verdicts=checked, count=len(bad), accepted=accepted, broke=broke)

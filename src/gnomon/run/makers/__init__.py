@@ -1,8 +1,8 @@
 """The parts of a run, each made from its settings: the only place that names concrete classes."""
 
 from gnomon.run.makers.actor import make_actor, make_credit
-from gnomon.run.makers.batches import make_batches
-from gnomon.run.makers.engine import compare_with_learner, engine_facts, make_engine, make_in_flight
+from gnomon.run.makers.batches import make_batches, make_in_flight, step_engine
+from gnomon.run.makers.engine import compare_with_learner, engine_facts, make_engine
 from gnomon.run.makers.learner import make_learner, make_schedule
 from gnomon.run.makers.objective import make_objective
 from gnomon.run.makers.observers import make_observers
@@ -24,4 +24,5 @@ __all__ = [
     "make_schedule",
     "make_tasks",
     "make_workers",
+    "step_engine",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from gnomon.config import RunConfig
-from gnomon.engines.base import Twinned
-from gnomon.engines.threaded import Renewing
+from gnomon.engines.base import Engine, Tier, Twinned
+from gnomon.engines.threaded import Changeable, Renewing, Threaded
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.learners.base import Learner
@@ -19,7 +19,20 @@ from gnomon.rollout.order import TaskOrder
 from gnomon.run.makers.actor import make_actor
 from gnomon.run.recorded_runs import make_replay
 
-__all__ = ["make_batches"]
+__all__ = ["make_batches", "make_in_flight", "step_engine"]
+
+
+def step_engine(config: RunConfig, engine: Engine) -> Engine:
+    """The engine that samples the batches of the steps."""
+    return make_in_flight(engine) if config.rollout.in_flight else engine
+
+
+def make_in_flight(engine: Engine) -> Engine:
+    """The engine, so that it loads weights while it samples. Its tier is `measured`, since the clock decides when."""
+    if not isinstance(engine, Changeable):
+        return engine
+    engine.in_flight, engine.tier = True, Tier.MEASURED
+    return engine if isinstance(engine, Renewing) else Threaded(engine)
 
 
 def make_batches(

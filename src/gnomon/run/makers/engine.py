@@ -12,7 +12,6 @@ from gnomon.config.placement import EngineKind
 from gnomon.engines.base import Engine, Sleeping, Tier, Versioned
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
-from gnomon.engines.threaded import Changeable, Renewing, Threaded
 from gnomon.engines.tinker import TinkerEngine
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
@@ -36,7 +35,7 @@ from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
 __all__ = [
-    "alternating", "compare_with_learner", "engine_facts", "make_engine", "make_in_flight", "probe_tokens",
+    "alternating", "compare_with_learner", "engine_facts", "make_engine", "probe_tokens",
     "share_base",
 ]  # fmt: skip
 
@@ -168,14 +167,6 @@ def share_base(engine: Engine, learner: Learner) -> None:
     """Have both use one copy of the frozen weights, if they are in one process."""
     if (own := policy_of(engine)) and (base := policy_of(learner)):
         own.share_base(base)
-
-
-def make_in_flight(engine: Engine) -> Engine:
-    """The engine, so that it loads weights while it samples. Its tier is `measured`, since the clock decides when."""
-    if not isinstance(engine, Changeable):
-        return engine
-    engine.in_flight, engine.tier = True, Tier.MEASURED
-    return engine if isinstance(engine, Renewing) else Threaded(engine)
 
 
 def engine_facts(engine: Engine) -> dict[str, Any]:

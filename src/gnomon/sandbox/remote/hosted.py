@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from gnomon.sandbox.job import Limits
 from gnomon.sandbox.remote.base import Elsewhere, Reply, import_package, refusal
@@ -23,10 +24,7 @@ class E2BRunner(Elsewhere):
 
     def __init__(self, template: str = "", workers: int = 4, limits: Limits | None = None) -> None:
         super().__init__(workers, limits)
-        self.template = template
-        self.package = import_package("e2b", "e2b")
-        if not os.environ.get("E2B_API_KEY"):
-            raise refusal("E2B", "There is no key in the environment.", "export E2B_API_KEY=e2b_...")
+        self.template, self.package = template, package_with_key("e2b", "E2B", "E2B_API_KEY", "e2b_...")
 
     def execute(self, script: str, timeout: float) -> Reply:
         create = self.package.Sandbox.create
@@ -50,10 +48,7 @@ class DaytonaRunner(Elsewhere):
 
     def __init__(self, image: str = "python:3.11-slim", workers: int = 4, limits: Limits | None = None) -> None:
         super().__init__(workers, limits)
-        self.image = image
-        self.package = import_package("daytona", "daytona")
-        if not os.environ.get("DAYTONA_API_KEY"):
-            raise refusal("Daytona", "There is no key in the environment.", "export DAYTONA_API_KEY=...")
+        self.image, self.package = image, package_with_key("daytona", "Daytona", "DAYTONA_API_KEY", "...")
 
     def execute(self, script: str, timeout: float) -> Reply:
         client = self.package.Daytona()
@@ -105,3 +100,11 @@ class ModalRunner(Elsewhere):
             raise TimeoutError from error
         finally:
             sandbox.terminate()
+
+
+def package_with_key(package: str, provider: str, variable: str, example: str) -> Any:
+    """The package of a provider whose key is in the environment. Raises: ResourceError E523, E524."""
+    module = import_package(package, package)
+    if not os.environ.get(variable):
+        raise refusal(provider, "There is no key in the environment.", f"export {variable}={example}")
+    return module
