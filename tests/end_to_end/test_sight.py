@@ -5,18 +5,37 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from starlette.testclient import TestClient
 
 import gnomon
 from commands import command
+from envs.test_image_rows import folder
 from gnomon.errors import ConfigError, ModelError
-from gnomon.images import SHELF
+from gnomon.images import SHELF, Image
 from gnomon.models.folder import image_token
 from gnomon.store import RunReader
+from gnomon.store.codec import decode
 from gnomon.store.layout import CHECKPOINTS, IMAGES
+from gnomon.viewer.app import application
 from models.seeing import seeing
 
 pytestmark = pytest.mark.needs("PIL")
 ENV = "count_shapes"
+PROGRAM = """
+import base64, json, os, sys, urllib.request
+from PIL import Image
+def ask(file, *before):
+    url = "data:image/png;base64," + base64.b64encode(open(file, "rb").read()).decode()
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "How many?"}]
+    messages = [*before, {"role": "user", "content": content}]
+    headers = {"x-api-key": os.environ["OPENAI_API_KEY"]}
+    path = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    request = urllib.request.Request(path, json.dumps({"messages": messages}).encode(), headers)
+    return [*messages, json.load(urllib.request.urlopen(request))["choices"][0]["message"]]
+own = os.environ["HOME"] + "/own.png"
+Image.new("RGB", (16, 16), "blue").save(own)
+print(ask(own, *ask("images/0.png"))[-1]["content"])
+"""
 SMALL = {"steps": 1, "prompts": 2, "group": 2, "rollout.max_tokens": 4, "eval.tasks": 2, "quiet": True}
 
 
@@ -30,6 +49,31 @@ def test_a_run_keeps_the_images_of_its_prompts_and_its_checkpoint_sees(tmp_path:
     assert all(min(body["prompt_ids"]) < 0 for body in tasks)
     (saved,) = (tmp_path / "run" / CHECKPOINTS).iterdir()
     assert image_token(saved) == image_token(policy)
+
+
+@pytest.mark.needs("bwrap")
+def test_a_run_keeps_and_shows_the_images_that_its_programs_send(tmp_path: Path) -> None:
+    """One is the row's, which the program finds as a file, and one it draws itself."""
+    rows = folder(tmp_path)
+    (tmp_path / "agent.py").write_text(PROGRAM)
+    env = {"type": "dataset", **rows, "agent": f"python {tmp_path / 'agent.py'}"}
+    policy = {"policy": str(seeing(tmp_path / "qwen", "qwen3_vl")), "run": tmp_path / "run"}
+    with gnomon.train(env=env, **policy, **SMALL) as run:
+        first = next(iter(run.records("rollout")))
+        rollouts = [rollout for group in decode(list(run.records())) for rollout in group.rollouts]
+        assert all(step["metrics"]["logp_mismatch"] < 1e-4 for step in run.metrics())
+    sent = {
+        tuple(image.sha256 for turn in rollout.turns for message in turn.messages for image in message.images)
+        for rollout in rollouts
+    }
+    pictures = {Image.read(path).sha256 for path in (tmp_path / "pictures").iterdir()}
+    ((own,),) = {names[1:] for names in sent}
+    assert len(rollouts) == 8 and {names[0] for names in sent} <= pictures and own not in pictures
+    kept = {path.stem for path in (tmp_path / "run" / IMAGES).iterdir()}
+    assert {own, *(name for names in sent for name in names)} <= kept <= {own, *pictures}
+    client = TestClient(application([tmp_path / "run"]), base_url="http://127.0.0.1")
+    page = client.get(f"/run/run/-/rollout/0:{first.task}:0").text
+    assert page.count('src="/run/run/-/image/') >= 2 and f"/-/image/{own}" in page
 
 
 def test_a_trained_tower_reaches_the_sampler_and_a_killed_run_goes_on(
