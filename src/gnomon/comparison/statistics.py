@@ -121,12 +121,12 @@ def power(effect: float, seeds: int, alpha: float = ALPHA) -> float:
     return float(stats.nct.sf(limit, seeds - 1, effect * math.sqrt(seeds)))
 
 
-def detectable(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:
-    """The smallest effect that so many seeds detect with a chance of `at`, in standard deviations of a difference.
+def detectable(seeds: int, alpha: float = ALPHA) -> float:
+    """The smallest effect that so many seeds detect with a chance of `POWER`, in standard deviations of a difference.
 
     Infinite below two seeds.
     """
-    return smallest(lambda effect: power(effect, seeds, alpha), at) if seeds > 1 else math.inf
+    return smallest(lambda effect: power(effect, seeds, alpha)) if seeds > 1 else math.inf
 
 
 def power_within(margin: float, seeds: int, alpha: float = ALPHA) -> float:
@@ -148,19 +148,19 @@ def power_within(margin: float, seeds: int, alpha: float = ALPHA) -> float:
     return float(integrate.quad(density, 0.0, min(widest, 10.0))[0])
 
 
-def equivalent(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:
-    """The smallest margin within which so many seeds show no difference with a chance of `at`, if there is none.
+def equivalent(seeds: int, alpha: float = ALPHA) -> float:
+    """The smallest margin within which so many seeds show no difference with a chance of `POWER`, if there is none.
 
     In standard deviations of a difference; infinite below two seeds.
     """
-    return smallest(lambda margin: power_within(margin, seeds, alpha), at) if seeds > 1 else math.inf
+    return smallest(lambda margin: power_within(margin, seeds, alpha)) if seeds > 1 else math.inf
 
 
-def smallest(chance: Callable[[float], float], at: float) -> float:
-    """The smallest size that has a chance of `at`, up to 100 standard deviations."""
+def smallest(chance: Callable[[float], float]) -> float:
+    """The smallest size that has a chance of `POWER`, up to 100 standard deviations."""
     from scipy import optimize
 
-    return float(optimize.brentq(lambda size: chance(size) - at, 0.0, 100.0, xtol=1e-6))
+    return float(optimize.brentq(lambda size: chance(size) - POWER, 0.0, 100.0, xtol=1e-6))
 
 
 def require_libraries() -> None:

@@ -161,15 +161,15 @@ def this_cpu(program: float, dtypes: Iterable[str]) -> Device:
     )
 
 
-def fastest(work: Callable[[], object], repetitions: int = 3) -> float:
-    """Seconds of the fastest of a few repetitions, after one that is not counted.
+def fastest(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of three repetitions, after one that is not counted.
 
     With one thread they are processor time, so that other work on the machine counts little.
     """
     clock = process_time if torch.get_num_threads() == 1 else perf_counter
     work()
     times = []
-    for _ in range(repetitions):
+    for _ in range(3):
         began = clock()
         work()
         times.append(clock() - began)

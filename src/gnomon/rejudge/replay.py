@@ -243,11 +243,15 @@ def compared(record: Record, now_judged: Again, judged_by: str) -> Flip | None:
     return Flip(address=address, was=was, now=now, extracted=verdict.extracted or "", detail=detail)
 
 
-def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
+LISTED = 20
+"""Changed verdicts that the text lists."""
+
+
+def replay_text(facts: Mapping[str, Any], folder: Path) -> str:
     """The flips for a reader, then the totals."""
     flips: Sequence[Mapping[str, Any]] = facts["flips"]
     rows = []
-    for flip in flips[:most]:
+    for flip in flips[:LISTED]:
         was, now = flip["was"], flip["now"]
         then, since = one_line(was["status"]), one_line(now["status"])
         why = f"   {one_line(flip['detail'])}" if flip["detail"] else ""
@@ -255,8 +259,8 @@ def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
             f"{flip['address']:<24} {then:<12} {figure(was['reward'], '.3g'):>6}  to  {since:<12} "
             f"{now['reward']:>6.3g}   {one_line(flip['extracted'])!r}{why}"
         )
-    if len(flips) > most:
-        rows.append(f"and {len(flips) - most} more (--json lists all)")
+    if len(flips) > LISTED:
+        rows.append(f"and {len(flips) - LISTED} more (--json lists all)")
     share = len(flips) / facts["judged"] if facts["judged"] else 0.0
     rows.append(f"verifier     {one_line(facts['verifier'])}")
     skipped = f", {facts['skipped']} had no verdict" if facts["skipped"] else ""
