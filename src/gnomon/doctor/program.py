@@ -22,5 +22,5 @@ def find(evidence: Evidence) -> Iterator[Finding]:
                 sentence=f"{percent(evident.rate)} of the programs {fault.sentence}, {evident.when}",
                 fix=fault.advice,
                 since=evident.since,
-                read=evident.read,
+                read=evident.addresses,
             )

@@ -40,7 +40,7 @@ class Excess:
     rate: float
     since: int
     """The first step that shows it; 0 where the first weights show it."""
-    read: tuple[str, ...]
+    addresses: tuple[str, ...]
 
     @property
     def when(self) -> str:
@@ -65,11 +65,11 @@ def excess_of(evidence: Evidence, holds: Callable[[RecordedRollout], bool], thre
     """Where more than a share of the rollouts has a property: at the start, or else at the end of the run."""
     rate = share(evidence.start, holds)
     if rate is not None and exceeds(rate, threshold):
-        return Excess(rate=rate.mean, since=0, read=picked(evidence.start, holds))
+        return Excess(rate=rate.mean, since=0, addresses=picked(evidence.start, holds))
     rate = share(evidence.end, holds)
     if rate is None or not exceeds(rate, threshold):
         return None
-    return Excess(rate=rate.mean, since=first_step(evidence, holds, threshold), read=picked(evidence.end, holds))
+    return Excess(rate=rate.mean, since=first_step(evidence, holds, threshold), addresses=picked(evidence.end, holds))
 
 
 def first_step(evidence: Evidence, holds: Callable[[RecordedRollout], bool], threshold: float) -> int:

@@ -94,7 +94,7 @@ def template(evidence: Evidence) -> Finding | None:
         "writes the turns of others",
         fix=evidence.again("policy.renderer=auto") + "   (and check eos_token_id in generation_config.json)",
         since=marked.since,
-        read=marked.read,
+        read=marked.addresses,
     )
 
 
@@ -109,7 +109,7 @@ def malformed(evidence: Evidence) -> Finding | None:
         fix="show a complete call in the prompt, or "
         + evidence.again(f"rollout.max_tokens={longer(evidence.recipe.get('rollout.max_tokens', 0))}"),
         since=excess.since,
-        read=excess.read,
+        read=excess.addresses,
     )
 
 
@@ -123,7 +123,7 @@ def no_end(evidence: Evidence) -> Finding | None:
         sentence=f"{percent(excess.rate)} of the replies contain an answer and go on to the token limit {excess.when}",
         fix=evidence.again("""'rollout.stop=["</answer>"]'""") + "   (or set eos_token_id in generation_config.json)",
         since=excess.since,
-        read=excess.read,
+        read=excess.addresses,
     )
 
 
@@ -139,7 +139,7 @@ def truncated(evidence: Evidence) -> Finding | None:
         f"(rollout.max_tokens={limit})",
         fix=evidence.again(f"rollout.max_tokens={longer(limit)}"),
         since=excess.since,
-        read=excess.read,
+        read=excess.addresses,
     )
 
 
@@ -163,7 +163,7 @@ def limited(evidence: Evidence) -> Finding | None:
         sentence=f"{percent(excess.rate)} of the episodes reach a limit before an answer {excess.when}, mostly {words}",
         fix=f"raise {setting} (now {evidence.recipe.get(setting, 0)}), or use shorter tasks",
         since=excess.since,
-        read=excess.read,
+        read=excess.addresses,
     )
 
 

@@ -77,7 +77,7 @@ class Pass(NamedTuple):
     ids: Tensor
     """[T] tokens of all sequences, end to end."""
     layout: Layout
-    read: Tensor | slice
+    rows: Tensor | slice
     """[N] the places in `ids` after which a target comes."""
     target: Tensor
     """[N] the tokens that come there."""
@@ -431,7 +431,7 @@ class Policy(torch.nn.Module):
 
     def states(self, work: Pass) -> Tensor:
         """[N, size] last hidden state before every target of a pass."""
-        return self.hidden(work.ids, work.layout)[work.read]
+        return self.hidden(work.ids, work.layout)[work.rows]
 
     @torch.no_grad()
     def anchor(self, work: Pass) -> Anchor:

@@ -47,7 +47,7 @@ def text_pass(policy: Policy, texts: Sequence[Text]) -> Pass:
     index = torch.cat([torch.from_numpy(path)[at - 1] for path, at in zip(trie.paths, trainable, strict=True)])
     target = torch.cat([text.token_ids[text.trainable] for text in texts])
     ids, index, target = (values.to(policy.device) for values in (trie.ids, index, target))
-    return Pass(ids=ids, layout=policy.packed(trie), read=index, target=target)
+    return Pass(ids=ids, layout=policy.packed(trie), rows=index, target=target)
 
 
 def packed(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Pass:

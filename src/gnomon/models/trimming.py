@@ -34,7 +34,7 @@ def trim(base: Path, folder: Path, used: Collection[int]) -> list[int]:
     tokenizer = table(base / "tokenizer.json")
     marks = ids(table(base / "config.json"), table(base / "generation_config.json"))
     kept_ids = needed(tokenizer, {*used, *marks})
-    model = read(base)
+    model = load(base)
     size = len(model.get_input_embeddings().weight)
     kept_ids = [token_id for token_id in kept_ids if token_id < size]
     choose_rows(model, base, torch.tensor(kept_ids))
@@ -66,7 +66,7 @@ def untrim(trimmed: Path, base: Path, folder: Path, record: Path | None = None) 
             why="rows of its vocabulary would be put in the place of others",
             fix=f"--base {origin['base']}" if origin else f"--record FOLDER/{RECORD}, of the folder that was trained",
         )
-    part, whole = read(trimmed), read(base)
+    part, whole = load(trimmed), load(base)
     kept_ids, parameters = torch.tensor(origin["kept"]), dict(part.named_parameters())
     over = {id(module.weight) for module in projections(part)}
     with torch.no_grad():
@@ -80,7 +80,7 @@ def untrim(trimmed: Path, base: Path, folder: Path, record: Path | None = None) 
     copied(base, folder)
 
 
-def read(folder: Path) -> Any:
+def load(folder: Path) -> Any:
     """The model of a folder, in its own dtype."""
     return AutoModelForCausalLM.from_pretrained(
         model_folder(folder),

@@ -455,8 +455,8 @@ def apart(high: Level, low: Level) -> float:
 
 
 def alarm_at(name: str, summaries: Sequence[StepSummary], sentence: str, examples: str) -> Alarm:
-    """An alarm of the last step. Args: examples: the rollouts to read, as `StepSummary.read` calls them."""
-    return alarm_on(name, summaries, sentence, summaries[-1].read[examples])
+    """An alarm of the last step. Args: examples: the rollouts to read, as `StepSummary.examples` calls them."""
+    return alarm_on(name, summaries, sentence, summaries[-1].examples[examples])
 
 
 def alarm_on(name: str, summaries: Sequence[StepSummary], sentence: str, addresses: tuple[str, ...]) -> Alarm:

@@ -97,7 +97,7 @@ class StepSummary:
     """By series, how many rollouts or groups its level is taken over."""
     price: float
     """What being right pays."""
-    read: Mapping[str, tuple[str, ...]]
+    examples: Mapping[str, tuple[str, ...]]
     """Addresses worth reading, by series, the worst first."""
     rewarded: int = 0
     """Rollouts that earned more than the mean of their group."""
@@ -206,7 +206,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         levels={name: level for name, values in series.items() if (level := level_of(values)) is not None},
         sizes={name: sum(map(len, values)) for name, values in series.items()},
         price=price,
-        read={name: tuple(r.address for r in examples[:3]) for name, examples in names.items()},
+        examples={name: tuple(r.address for r in examples[:3]) for name, examples in names.items()},
         rewarded=len(rewarded),
         behaviour=behaviour([r for r in rewarded if not r.verdict.correct], len(rewarded)),
         canaries=tuple(r.address for r in rollouts if r.canary and solved(r))[:3],

@@ -99,7 +99,7 @@ def pass_flops(policy: Policy, length: int, scores: int, gradient: bool) -> tupl
     """The operations of one text, and the windows of the layers."""
     ids = torch.zeros(length, dtype=torch.int64, device="meta")
     layout = Everything(torch.arange(length, device="meta"))
-    work = Pass(ids=ids, layout=layout, read=slice(length - scores, None), target=ids[:scores])
+    work = Pass(ids=ids, layout=layout, rows=slice(length - scores, None), target=ids[:scores])
     with Count(GPUS["h100"]) as count, torch.set_grad_enabled(gradient):
         logp = policy(work).logp
         if gradient:
