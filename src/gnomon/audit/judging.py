@@ -155,6 +155,8 @@ class VerifierWorkers:
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
         self.judgements: list[Judgement] = []
         """All verdicts so far."""
+        self.watch: Callable[[int], None] = lambda judged: None
+        """Called with the number of judgements after every round."""
         self.kills, self.most_kills = 0, SILENT
         self.limits, sandbox = subject.limits, getattr(subject.verifier, "limits", None)
         self.wall = WALL * self.limits.seconds
@@ -209,6 +211,7 @@ class VerifierWorkers:
                     by_item[chunk[0]] = instead(outcome, *items[chunk[0]], self.limits, self.wall)
                 else:  # One of the calls ended the worker, and it is not known which.
                     waiting.extend([i] for i in chunk)
+            self.watch(len(self.judgements) + len(by_item))
         judgements = [
             replace(by_item[i], reply=reply) if i in by_item else Judgement(index=index, reply=reply, outcome="unasked")
             for i, (index, reply) in enumerate(items)

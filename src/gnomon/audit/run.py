@@ -7,8 +7,8 @@ import pickle
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from gnomon.audit import (
@@ -56,6 +56,12 @@ AGAINST_ITSELF = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.SEARCH, Axis.SENTINELS)
 WITHOUT_VERDICTS = (Axis.AVAILABILITY, Axis.FAILURE)
 """Axes that report on a verifier that never returns."""
 ORDER = tuple(Severity)
+Watch = Callable[[Axis, int], None]
+"""Called with the axis that is tried and the number of replies that are judged, again and again."""
+
+
+def unwatched(axis: Axis, judged: int) -> None:
+    """Shows nothing."""
 
 
 def audit(
@@ -66,7 +72,7 @@ def audit(
     seed: int = 0,
     max_tokens: int = MAX_TOKENS,
     acknowledge: Collection[str] = (),
-    watch: Callable[[str], None] | None = None,
+    watch: Watch = unwatched,
 ) -> Report:
     """Audit a subject along the axes.
 
@@ -76,7 +82,7 @@ def audit(
         seed: seed of every draw of the audit.
         max_tokens: limit of a reply. A fault that needs a longer reply is only a note.
         acknowledge: rules, or axes, whose findings are reported but do not block.
-        watch: called with the name of each axis before it runs.
+        watch: shows how far it is.
     Raises: ResourceError, E520 to E522, if the subject needs a sandbox that this host does not support.
     """
     confined(subject.verifier)
@@ -101,8 +107,7 @@ def audit(
                 elif axis in axes and case.workers.mute and axis not in WITHOUT_VERDICTS:
                     case.skipped[axis.value] = "no reply gets a verdict in time"
                 elif axis in axes:
-                    if watch is not None:
-                        watch(axis.value)
+                    case.workers.watch = partial(watch, axis)
                     findings += probe(case)
             if Axis.EXPLOIT in axes and not several:
                 findings += exploit.outpaid(case)
@@ -127,22 +132,37 @@ def preflight(
     tasks: int = 40,
     max_tokens: int = MAX_TOKENS,
     limits: VerdictLimits = LIMITS,
+    watch: Watch = unwatched,
 ) -> Report:
     """A short audit before a run: few tasks, the axes of `PREFLIGHT` that are not acknowledged. Cached per environment.
 
-    Args: max_tokens, limits: of a reply and of a verdict in the run.
+    Args: max_tokens, limits: of a reply and of a verdict in the run; watch: as of `audit`.
     """
     axes = tuple(axis for axis in PREFLIGHT if axis.value not in acknowledge)
+    flight = Flight(env, axes, tasks, max_tokens, limits, watch)
     try:
-        report = first_flight(env, axes, tasks, max_tokens, limits)  # type: ignore[arg-type]
+        report = flown(flight)
     except TypeError:  # The environment is not hashable.
-        report = first_flight.__wrapped__(env, axes, tasks, max_tokens, limits)
+        report = flown.__wrapped__(flight)
     return report.acknowledging(acknowledge)
 
 
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """What determines a short audit, and who watches it."""
+
+    env: Env
+    axes: tuple[Axis, ...]
+    tasks: int
+    max_tokens: int
+    limits: VerdictLimits
+    watch: Watch = field(compare=False)
+
+
 @lru_cache(maxsize=64)
-def first_flight(env: Env, axes: tuple[Axis, ...], tasks: int, max_tokens: int, limits: VerdictLimits) -> Report:
-    return audit(subject_of(env, count=tasks, limits=limits), axes=axes, max_tokens=max_tokens)
+def flown(flight: Flight) -> Report:
+    subject = subject_of(flight.env, count=flight.tasks, limits=flight.limits)
+    return audit(subject, axes=flight.axes, max_tokens=flight.max_tokens, watch=flight.watch)
 
 
 def least_right(case: Case) -> float | None:

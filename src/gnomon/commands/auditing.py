@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gnomon.commands.env_options import config_of, options_of
+from gnomon.commands.streams import status_line
 from gnomon.commands.words import Json, Settings
 from gnomon.reading.lines import say
 from gnomon.terminal import put
@@ -59,11 +60,12 @@ def audit(
     count = int(tasks) if tasks.isdigit() else len(supplied)
     kind, options = env_of(target)
     env = make_judge(kind, options | options_of(settings))
-    report = examine(
-        subject_of(env, supplied, count=count, name=name_of(target), source=name_of(target), limits=limits),
-        seed=seed, max_tokens=max_tokens,
-        acknowledge=ack or (),
-    )  # fmt: skip
+    subject = subject_of(env, supplied, count=count, name=name_of(target), source=name_of(target), limits=limits)
+    with status_line() as show:
+        report = examine(
+            subject, seed=seed, max_tokens=max_tokens, acknowledge=ack or (),
+            watch=lambda axis, judged: show(f"{axis.value}, {judged:,} replies judged"),
+        )  # fmt: skip
     if config is not None and "card" in report.tables:
         from dataclasses import replace
 

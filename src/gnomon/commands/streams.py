@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 
 from gnomon.terminal import LOST
 
-__all__ = ["Finished", "counter", "lost_output", "open_streams"]
+__all__ = ["Finished", "counter", "lost_output", "open_streams", "status_line"]
 
 
 class Finished(SystemExit):
@@ -55,3 +55,21 @@ def counter(*, quiet: bool) -> Callable[[int, int], None]:
         sys.stderr.flush()
 
     return show
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """A function that shows a text at a terminal in the place of the one before, and elsewhere nothing."""
+    width = 0
+
+    def show(text: str) -> None:
+        nonlocal width
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{text:<{width}}" + "\r" * (not text))
+            sys.stderr.flush()
+            width = len(text)
+
+    try:
+        yield show
+    finally:
+        show("")

@@ -21,19 +21,31 @@ from gnomon.stats import Interval
 from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord
 from gnomon.terminal import LOST, encodable, printable
 
-__all__ = ["Console", "Display", "Guarded", "Phase", "Silent", "Teller", "evaluation_text", "loading", "no_phase"]
+__all__ = [
+    "Console",
+    "Display",
+    "Guarded",
+    "Phase",
+    "Show",
+    "Silent",
+    "Teller",
+    "evaluation_text",
+    "loading",
+    "no_phase",
+]
 
 QUIET = 15.0
 """Seconds between two progress lines when the output is not a terminal."""
 
 
-Phase = Callable[[str], AbstractContextManager[object]]
-"""Prints what the block does, then the seconds that it took."""
+Show = Callable[[str], None]
+Phase = Callable[[str], AbstractContextManager[Show]]
+"""Prints what the block does, then the seconds that it took. The block may show how far it is."""
 
 
-def no_phase(what: str) -> AbstractContextManager[object]:
+def no_phase(what: str) -> AbstractContextManager[Show]:
     """A phase that prints nothing."""
-    return nullcontext()
+    return nullcontext(lambda text: None)
 
 
 @contextmanager
@@ -63,7 +75,7 @@ class Teller(Protocol):
         """Completions that are sampled, of those that were asked for together."""
         ...
 
-    def phase(self, what: str) -> AbstractContextManager[object]:
+    def phase(self, what: str) -> AbstractContextManager[Show]:
         """As `Phase`."""
         ...
 
@@ -87,12 +99,18 @@ class Guarded:
             self.console.progress(done, total)
 
     @contextmanager
-    def phase(self, what: str) -> Iterator[None]:
+    def phase(self, what: str) -> Iterator[Show]:
+        show: Show | None = None
         with ExitStack() as open_phase:
             with suppress(Exception):
-                open_phase.enter_context(self.console.phase(what))
+                show = open_phase.enter_context(self.console.phase(what))
+
+            def shown(text: str) -> None:
+                with suppress(Exception):
+                    show and show(text)
+
             try:
-                yield
+                yield shown
             finally:
                 with suppress(Exception):
                     open_phase.close()
@@ -105,7 +123,7 @@ class Silent:
 
     def progress(self, done: int, total: int) -> None: ...
 
-    def phase(self, what: str) -> AbstractContextManager[object]:
+    def phase(self, what: str) -> AbstractContextManager[Show]:
         return no_phase(what)
 
     def start(self, manifest: Mapping[str, Any]) -> None: ...
@@ -188,15 +206,22 @@ class Display:
             self.live.update(Text(fit(self.shown(text), self.console.width)))
 
     @contextmanager
-    def phase(self, what: str) -> Iterator[None]:
+    def phase(self, what: str) -> Iterator[Show]:
         began = monotonic()
+
+        def show(text: str) -> None:
+            if self.live:
+                self.show(f"{what} … {text}")
+            elif monotonic() - self.spoke > QUIET:
+                self.say(f"{what}: {text}")
+
         if self.live:
             self.show(f"{what} …")
         else:
             self.say(f"{what} …", end="")
             self.open = True
         try:
-            yield
+            yield show
         finally:
             seconds = f"{monotonic() - began:.1f} s"
             if self.open:

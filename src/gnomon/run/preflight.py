@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from gnomon.audit import Finding, Severity, preflight
+from gnomon.audit import Axis, Finding, Severity, preflight
 from gnomon.config import RunConfig, word_of
 from gnomon.envs.base import Env
 from gnomon.envs.blame import quoted
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.run.display import Teller
+from gnomon.run.display import Show, Teller
 from gnomon.run.objects import OBJECT
 from gnomon.run.trial import defined, limits_of
 
@@ -26,13 +27,26 @@ BROKEN = (
 FEWEST, MOST = 16, 40
 """Tasks of the audit: as many as the run draws, between these bounds, so that a short run has a short audit."""
 
+SLOW = 60.0
+"""Seconds after which a person hears how a slow verifier can be audited less."""
 
-def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
-    """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
+
+def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str, Any]:
+    """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks.
+
+    Args: show: how far it is.
+    """
+    began = time.monotonic()
+
+    def watch(axis: Axis, judged: int) -> None:
+        slow = time.monotonic() - began > SLOW
+        without = f"; {word_of('audit.acknowledge', [axis.value])} leaves this axis out" if slow else ""
+        show(f"{axis.value}, {judged:,} replies judged{without}")
+
     draws = config.budget.steps * config.rollout.prompts
     report = preflight(
         env, acknowledge=config.audit.acknowledge, tasks=min(max(FEWEST, draws), MOST),
-        max_tokens=config.rollout.max_tokens, limits=limits_of(config.workers),
+        max_tokens=config.rollout.max_tokens, limits=limits_of(config.workers), watch=watch,
     )  # fmt: skip
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]

@@ -64,8 +64,8 @@ def start(
         if parts.objective.observation and 1 in (env.max_turns, config.rollout.turns):
             teller.message(f"{parts.objective.name}: in episodes of one turn there are no observations to train on.")
         try:
-            with teller.phase("auditing the verifier"):
-                receipt = audited(config, env, teller)
+            with teller.phase("auditing the verifier") as show:
+                receipt = audited(config, env, teller, show)
         except BaseException:
             parts.actor.workers.close()
             raise
