@@ -1,6 +1,7 @@
 """A run on tasks with images: its folder has them, its checkpoint sees, and settings that do not see are refused."""
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from starlette.testclient import TestClient
 import gnomon
 from commands import command
 from envs.test_image_rows import folder
-from gnomon.errors import ConfigError, ModelError
+from gnomon.config import resolve
+from gnomon.config.sources import overrides
+from gnomon.errors import ConfigError, ModelError, ResourceError
 from gnomon.images import SHELF, Image
 from gnomon.models.folder import image_token
+from gnomon.run.makers.actor import make_limits
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
 from gnomon.store.layout import CHECKPOINTS, IMAGES
@@ -96,6 +100,18 @@ def test_a_trained_tower_reaches_the_sampler_and_a_killed_run_goes_on(
     after, before = load_file(files[0]), load_file(policy / "model.safetensors")
     assert after.keys() == before.keys()
     assert all((after[name] - before[name]).abs().max() > 1e-3 for name in after if "visual" in name)
+
+
+def test_a_device_that_computes_other_images_is_refused_before_vllm_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    values = {"policy": str(seeing(tmp_path / "gemma3", "gemma3")), "policy.attention": "transformers"}
+    values |= {"engine.type": "vllm", "engine.python": sys.executable}
+    with pytest.raises(ResourceError, match=r"E547(.|\n)*causal(.|\n)*fix: engine\W+embedded"):
+        gnomon.train(ENV, run=tmp_path / "run", **values, **SMALL)
+    config, _ = resolve([overrides([f"{name}={value}" for name, value in values.items()])])
+    assert "gemma3" in make_limits(config).blind
 
 
 def test_settings_and_policies_that_do_not_take_images_are_refused(tmp_path: Path) -> None:

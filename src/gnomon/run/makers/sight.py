@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import torch
+
 from gnomon.config import RunConfig
 from gnomon.config.placement import EngineKind, LearnerPlace
-from gnomon.errors import ConfigError
+from gnomon.errors import ConfigError, GnomonError, ResourceError
+from gnomon.models.folder import model_folder, table
 from gnomon.run.makers.policy import attention_of
 from gnomon.types import Task
 
 __all__ = ["require_room_for_images", "without_room"]
 
+BIDIRECTIONAL = ("gemma3",)
+"""Families whose tokens of an image attend to each other in both directions."""
+
 
 def require_room_for_images(config: RunConfig, task: Task) -> None:
-    """Raises: ConfigError E189 for a task with images, and parts of a run that do not take them."""
+    """Raises: ConfigError E189 or ResourceError E547 for a task with images, as of `without_room`."""
     error = without_room(config)
     if error is not None and any(message.images for message in task.messages):
         raise error
 
 
-def without_room(config: RunConfig) -> ConfigError | None:
-    """E189 for settings that do not take images; None where they do."""
+def without_room(config: RunConfig) -> GnomonError | None:
+    """E189 for settings that do not take images, E547 for a device that computes other ones; None where they do."""
     placement = config.placement
+    if placement.engine is EngineKind.VLLM and not torch.cuda.is_available() and (family := both_ways(config)):
+        return ResourceError(
+            "E547", f"vLLM on a CPU does not compute images of {family} as the learner does", where="engine.type",
+            why="the tokens of an image attend to later ones too, and vLLM's kernels for a CPU are causal",
+            fix="engine=embedded",
+        )  # fmt: skip
     settings = {
         "policy.attention=transformers": attention_of(config) == "transformers",
         "engine=embedded": placement.engine is not EngineKind.SERVICE,
@@ -36,3 +48,9 @@ def without_room(config: RunConfig) -> ConfigError | None:
             fix=" ".join(wrong),
         )  # fmt: skip
     return None
+
+
+def both_ways(config: RunConfig) -> str:
+    """The family of the policy, if it is one of those; else empty."""
+    family = table(model_folder(config.policy.path) / "config.json").get("model_type", "")
+    return family if family in BIDIRECTIONAL else ""
