@@ -16,6 +16,7 @@ from transformers import (
     GptOssConfig,
     LlamaConfig,
     PreTrainedConfig,
+    Qwen3_5TextConfig,
     Qwen3Config,
 )
 
@@ -58,6 +59,17 @@ KINDS: dict[str, PreTrainedConfig] = {
     ),
     "gpt_oss": GptOssConfig(
         **WIDE, num_key_value_heads=2, head_dim=32, sliding_window=WINDOW, num_local_experts=4, num_experts_per_tok=2
+    ),
+    "qwen3_5": Qwen3_5TextConfig(
+        # Larger weights enlarge the rounding of what linear attention reads, which a norm divides by its size.
+        **WIDE | {"initializer_range": 0.06},
+        num_key_value_heads=2,
+        head_dim=32,
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        linear_key_head_dim=16,
+        linear_value_head_dim=24,
     ),
     "gpt2": GPT2Config(**{k: v for k, v in SMALL.items() if k != "max_position_embeddings"}),
     "neox": GPTNeoXConfig(**(WIDE | {"hidden_size": 64, "num_attention_heads": 4})),

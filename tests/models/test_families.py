@@ -23,6 +23,7 @@ from transformers import (
     PhiConfig,
     PreTrainedConfig,
     Qwen2Config,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3MoeConfig,
 )
@@ -56,6 +57,15 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     "phi": PhiConfig(**{**SIZES, "num_key_value_heads": 4}),
     "granite": GraniteConfig(**SIZES, logits_scaling=4.0),
     "gpt_oss": GptOssConfig(**SIZES, head_dim=8, num_local_experts=4, num_experts_per_tok=2),
+    "qwen3_5": Qwen3_5TextConfig(
+        **SIZES,
+        head_dim=8,
+        layer_types=["linear_attention", "full_attention"],
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        linear_key_head_dim=16,
+        linear_value_head_dim=16,
+    ),
     "mamba": MambaConfig(**{**SIZES, "state_size": 8}),
     "bloom": BloomConfig(vocab_size=102, hidden_size=32, n_layer=2, n_head=4, eos_token_id=1, pad_token_id=0),
 }

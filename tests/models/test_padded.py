@@ -89,7 +89,7 @@ def test_a_model_with_convolutions_between_its_attentions_is_not_packed(tmp_path
 @pytest.mark.parametrize("caching", Caching)
 def test_a_model_decodes_by_the_cache_that_it_has(caching: Caching, tmp_path: Path) -> None:
     """Rows of several lengths that end at different times: each is what it is alone, and what a whole pass scores."""
-    policy = Policy.load(model_of(CACHES[caching], tmp_path))
+    policy = Policy.load(model_of(CACHES[caching], tmp_path), whole=Padded)
     assert not policy.packs and caching_of(policy) is caching
     engine, asked = Embedded(policy), requests(9)
     found = completions(engine, asked)

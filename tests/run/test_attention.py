@@ -15,13 +15,13 @@ from gnomon import envs
 from gnomon.api import configure
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.models.attention import Flat
 from gnomon.models.backends import SMALLEST, head_size
 from gnomon.models.flex import Flex
 from gnomon.models.folder import TINY, table
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
+from gnomon.models.trie import Trie
 from gnomon.plans.attention import PlannedFlex
 from gnomon.plans.devices import GPUS
 from gnomon.plans.lengths import Lengths, described
@@ -152,8 +152,8 @@ def test_the_size_of_a_head_is_read_from_the_configuration(kind: str, tmp_path: 
         found.append(query.shape[-1])
         return query.new_zeros(query.shape)
 
-    layout = type("Seen", (Flat,), {"positions": torch.arange(16), "attend": staticmethod(attend)})()
-    policy.hidden(torch.arange(16), layout)
+    layout = type("Seen", (Packed,), {"attend": staticmethod(attend)})
+    policy.hidden(torch.arange(16), layout(Trie([torch.arange(16)])))
     assert {head_size(table(folder / "config.json"))} == set(found)
 
 

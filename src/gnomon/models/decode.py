@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from gnomon.models.attention import QUERIES, SPAN, Flat, Form, Prefix, additive, blocks, capped, shares, weighed
+from gnomon.models.delta import Inputs
+from gnomon.models.delta_decode import Recurrence
 from gnomon.models.kernels import compiles
 
 __all__ = ["Decode", "Plan"]
@@ -51,8 +53,10 @@ class Decode(Flat):
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self._prompts: list[Slots] = []
-        self._own: list[Slots] = []
+        self._prompts: dict[int, Slots] = {}
+        self._own: dict[int, Slots] = {}
+        """Of the layers with attention."""
+        self._recurrence = Recurrence(self.device)
         self._zeros: dict[int, Tensor] = {}
         """Tables of `_filled` by their last dimension, whose rows past the first `folds` stay zero."""
         self._tables = 0
@@ -65,12 +69,13 @@ class Decode(Flat):
         offsets = [plan.prompts[slot] - whole[slot] + depth for slot, depth in zip(group, plan.depth, strict=True)]
         self.far_size, self.near_size = max(whole), blocks(max(offsets) + 1)
         self.most, self.furthest = max(plan.most, len(group)), plan.furthest
-        for layer in self._prompts:
+        for layer in self._prompts.values():
             self._tables += layer.room(len(plan.prompts), blocks(max(plan.prompts)))
             layer.copy(plan.moved)
-        for layer in self._own:
+        for layer in self._own.values():
             self._tables += layer.room(self.most, self.near_size, plan.furthest)
             layer.copy(plan.copied)
+        self._recurrence.follow(plan, self.most)
         self.longest = max(plan.prompts)
         self.prompts = self._tensor(plan.prompts)
         """[P] length of every prompt."""
@@ -93,17 +98,24 @@ class Decode(Flat):
         self._aside: tuple[Tensor, Tensor] | None = None
 
     @property
+    def nbytes(self) -> int:
+        """Of what is kept of all layers."""
+        slots = [*self._prompts.values(), *self._own.values()]
+        return sum(slot.keys.nbytes + slot.values.nbytes for slot in slots) + self._recurrence.nbytes
+
+    @property
     def shape(self) -> tuple[int, ...] | None:
         """Passes with the same one run the same kernels on the same tables, whatever the values in `moving` are. None
-        for a pass that begins prompts or rows, and for the first of a batch."""
-        if self.prefix is not None or self.tail or not self._own:
+        for a pass that begins prompts or rows or ends a chunk, and for the first of a batch."""
+        if self.prefix is not None or self.tail or not self._own or self._recurrence.full:
             return None
-        return len(self.place), len(self.prompts), self.far_size, self.near_size, self.lanes, self._tables
+        tables = self._tables + self._recurrence.grown
+        return len(self.place), len(self.prompts), self.far_size, self.near_size, self.lanes, tables
 
     @property
     def moving(self) -> list[Tensor]:
         """What differs between passes of the same shape."""
-        aside = self._lanes(self._own[0].keys.shape[1]) if self.far_size else ()
+        aside = self._lanes(next(iter(self._own.values())).keys.shape[1]) if self.far_size else ()
         return [self.positions, self.place, self.near, self.far, self.back, *aside]
 
     @moving.setter
@@ -112,9 +124,8 @@ class Decode(Flat):
         self._aside = (aside[0], aside[1]) if aside else None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
-        if layer == len(self._own):
-            self._prompts.append(Slots(key))
-            self._own.append(Slots(key))
+        if layer not in self._own:
+            self._prompts[layer], self._own[layer] = Slots(key), Slots(key)
         cut = 0 if self.prefix is None else self.prefix.tokens
         prompts, own = self._prompts[layer], self._own[layer]
         self._tables += prompts.room(len(self.prompts), blocks(self.longest))
@@ -128,6 +139,14 @@ class Decode(Flat):
         self._remember(prompts, own, key[cut:], value[cut:])
         begun = self.prefix.attend(q, k, v, form)
         return torch.cat([begun, self._rows(query[cut:], prompts, own, form)])
+
+    def convolved(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+        """As of `delta_layer.Recurrent`."""
+        return self._recurrence.convolved(layer, inputs, weight, self.positions[-len(self.place) :])
+
+    def ruled(self, layer: int, inputs: Inputs) -> Tensor:
+        """As of `delta_layer.Recurrent`."""
+        return self._recurrence.ruled(layer, inputs, self.positions[-len(self.place) :])
 
     def _remember(self, prompts: Slots, own: Slots, key: Tensor, value: Tensor) -> None:
         """Write the tokens of the rows, and in front of a row's first one the end of its prompt behind whole spans."""

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from gnomon.errors import ModelError
 from gnomon.models.attention import Flat, Form
 from gnomon.models.backends import SMALLEST
+from gnomon.models.delta_tree import OverTrie
 from gnomon.models.kernels import VARIANTS
 from gnomon.models.trie import Places, Trie
 
@@ -33,7 +34,7 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-class Flex(Flat):
+class Flex(OverTrie, Flat):
     """Attention over the tokens of a trie, with a block mask of the keys that each query sees.
 
     The tokens of a trie are in depth-first order, so the descendants of a token follow it directly. A query sees a key
@@ -42,6 +43,7 @@ class Flex(Flat):
     """
 
     def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
+        super().__init__(trie, device)
         self.positions = trie.positions.to(device)
         size = -(-len(trie) // SIDE) * SIDE
         self._end = np.arange(1, size + 1)

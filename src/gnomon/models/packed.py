@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.models.attention import NEVER, SPAN, Flat, Form, capped, shares
+from gnomon.models.delta_tree import OverTrie
 from gnomon.models.precision import at_least
 from gnomon.models.tiles import Band, Rows, Span, bands
 from gnomon.models.trie import Trie
@@ -16,7 +17,7 @@ from gnomon.models.trie import Trie
 __all__ = ["Packed"]
 
 
-class Packed(Flat):
+class Packed(OverTrie, Flat):
     """Who attends to whom in a trie.
 
     Tiles of equal shape are computed together. A query sees the keys of its own span in one product, and those of every
@@ -24,6 +25,7 @@ class Packed(Flat):
     """
 
     def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
+        super().__init__(trie, device)
         self.positions, self.bands = trie.positions.to(device), bands(trie, device)
         self._rows: dict[tuple[int, int], Rows] = {}
         self._masks: dict[int | None, list[Tensor]] = {}

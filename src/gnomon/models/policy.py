@@ -27,6 +27,7 @@ from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
 from gnomon.models.backends import packs
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
+from gnomon.models.delta_layer import connect
 from gnomon.models.experts import STEADY, mixed
 from gnomon.models.folder import AGAIN, base_hash, image_token, model_folder
 from gnomon.models.fused import fuse, is_fused
@@ -149,8 +150,10 @@ class Policy(torch.nn.Module):
         self.scale = scale_of(reads)
         self.most_scores = 0
         """Scores over the vocabulary held at once; 0: as many as suit the device."""
-        if whole.attention is not None and model.config.model_type in STEADY:
-            model.set_experts_implementation(NAME)
+        if whole.attention is not None:
+            connect(model)
+            if model.config.model_type in STEADY:
+                model.set_experts_implementation(NAME)
         # No sequence is padded, and looking for padding waits for the device.
         model.base_model.warn_if_padding_and_no_attention_mask = no_warning
         if composed(model):

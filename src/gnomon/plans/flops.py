@@ -14,6 +14,8 @@ from torch import Tensor
 
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.models.attention import Flat, Form
+from gnomon.models.delta import CHUNK, Inputs, after, chunk, read
+from gnomon.models.delta_tree import convolved
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Pass, Policy
 from gnomon.plans.count import Count
@@ -25,7 +27,7 @@ from gnomon.types import Group, Turn
 
 __all__ = ["PassFlops", "Span", "StepFlops", "model_flops", "step_flops"]
 
-SHORT, LONG = 32, 64
+SHORT, LONG = CHUNK, 2 * CHUNK
 """Tokens of the counted passes: few rows would be filled up."""
 
 
@@ -54,7 +56,7 @@ class PassFlops:
     scored: float
     """Of the scores over the vocabulary behind one token."""
     windows: tuple[int | None, ...]
-    """Of every layer, how many tokens one attends to at most, itself among them; None for all before it."""
+    """How many tokens one attends to at most, itself among them, in every layer with attention; None for all."""
 
     def of(self, span: Span) -> float:
         """Of some tokens whose predecessors are known."""
@@ -73,14 +75,26 @@ class Everything(Flat):
     """A layout in which every token attends to every other one, so that a pass has known pairs; see `Layout`."""
 
     positions: Tensor
-    windows: list[int | None] = field(default_factory=list)
-    """Of the layers, as they are passed."""
+    windows: dict[int, int | None] = field(default_factory=dict)
+    """Of the layers with attention."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
-        self.windows += [form.window] * (layer == len(self.windows))  # A layer may be computed again for its gradient.
+        self.windows[layer] = form.window  # A layer may be computed again for its gradient.
         times = query.shape[1] // key.shape[1]
         q, k, v = (states.transpose(0, 1) for states in (query, *(s.repeat_interleave(times, 1) for s in (key, value))))
         return torch.softmax(q @ k.transpose(1, 2), -1).to(v.dtype).matmul(v).transpose(0, 1)
+
+    def convolved(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+        """As of `Recurrent`; it has no products."""
+        return convolved([inputs] * weight.shape[1], weight)
+
+    def ruled(self, layer: int, inputs: Inputs) -> Tensor:
+        """As of `Recurrent`. Every chunk is full and reads a state that one before it has left."""
+        tiles = (each.view(-1, CHUNK, *each.shape[1:]).transpose(1, 2).flatten(0, 1) for each in inputs)
+        chunks = chunk(*tiles)
+        blank = inputs.value.new_zeros(len(chunks.key), chunks.key.shape[2], chunks.value.shape[2])
+        out = read(chunks, after(blank, chunks.key, chunks.decay, chunks.value))[0]
+        return out.view(-1, inputs.key.shape[1], *out.shape[1:]).transpose(1, 2).flatten(0, 1)
 
 
 def model_flops(policy: Policy, *, gradient: bool) -> PassFlops:
@@ -96,7 +110,7 @@ def model_flops(policy: Policy, *, gradient: bool) -> PassFlops:
 
 
 def pass_flops(policy: Policy, length: int, scores: int, gradient: bool) -> tuple[int, tuple[int | None, ...]]:
-    """The operations of one text, and the windows of the layers."""
+    """The operations of one text, and the windows of the layers with attention."""
     ids = torch.zeros(length, dtype=torch.int64, device="meta")
     layout = Everything(torch.arange(length, device="meta"))
     work = Pass(ids=ids, layout=layout, rows=slice(length - scores, None), target=ids[:scores])
@@ -104,7 +118,7 @@ def pass_flops(policy: Policy, length: int, scores: int, gradient: bool) -> tupl
         logp = policy(work).logp
         if gradient:
             logp.sum().backward()
-    return count.flops, tuple(layout.windows)
+    return count.flops, tuple(layout.windows.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,7 +196,7 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
             costs.append((count.seconds - seconds, count.operations - operations))
             if depth == 1:
                 grow(layout, max(length % SPAN for length in lengths), reply)
-        cache = sum(slot.keys.nbytes + slot.values.nbytes for slot in [*layout._prompts, *layout._own])
+        cache = layout.nbytes
     noise = drawing(rows, policy.vocabulary, device)
     (first, operations_at_start), *others = costs
     seconds, operations = (sum(each) / 2 for each in zip(*others, strict=True))
@@ -228,9 +228,9 @@ def drawing(rows: int, vocabulary: int, device: Device) -> Cost:
 def grow(layout: Decode, start: int, reply: int) -> None:
     """Take the memory that keys and values of a reply have taken at its end. Args: start: tokens in front of it."""
     for length in range(start, start + reply, BLOCK):
-        for layer in layout._own:
+        for layer in layout._own.values():
             layer.room(layout.most, blocks(length + 1), layout.furthest)
-    for layer in layout._own:
+    for layer in layout._own.values():
         layer.room(layout.most, blocks(start + reply), layout.furthest)
 
 

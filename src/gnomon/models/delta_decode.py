@@ -1,0 +1,235 @@
+"""Gated delta layers in decoding: every row keeps a state, the tables of its last chunk and the last inputs of the
+convolution. Those of a prompt are kept too, and a row begins with a copy of them.
+
+A pass that ends no chunk may be computed twice: it writes the same values at the same places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from gnomon.models.attention import QUERIES
+from gnomon.models.delta import CHUNK, Inputs, after
+from gnomon.models.delta_tree import Chunks, before, convolved, shifted
+
+__all__ = ["Recurrence"]
+
+Pairs = Sequence[tuple[int, int]]
+
+
+class Plan(Protocol):
+    """As of `decode.Plan`."""
+
+    @property
+    def prompts(self) -> Sequence[int]: ...
+    @property
+    def new(self) -> Sequence[int]: ...
+    @property
+    def moved(self) -> Pairs: ...
+    @property
+    def group(self) -> Sequence[int | None]: ...
+    @property
+    def depth(self) -> Sequence[int]: ...
+    @property
+    def copied(self) -> Pairs: ...
+
+
+class Tables(NamedTuple):
+    """What slots keep of a layer, [slots, heads, …]: the state before the chunk of the next token, and what `delta`
+    makes of the tokens of that chunk so far."""
+
+    state: Tensor
+    """[…, size, width]."""
+    key: Tensor
+    """[…, C, size]."""
+    decay: Tensor
+    """[…, C]."""
+    inverse: Tensor
+    """[…, C, C]."""
+    residual: Tensor
+    """[…, C, width]."""
+    added: Tensor
+    """[…, C, width]."""
+
+
+class Recurrence:
+    """What the gated delta layers of one running batch keep; `follow` before each pass."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.grown = 0
+        """How often a table was put in the place of another."""
+        self._prompts: dict[tuple[str, int], Slots] = {}
+        self._own: dict[tuple[str, int], Slots] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Of all tables."""
+        slots = [*self._prompts.values(), *self._own.values()]
+        return sum(table.nbytes for layer in slots for table in layer.tables)
+
+    def follow(self, plan: Plan, most: int) -> None:
+        """Prepare for a pass. Args: most: row slots that may be needed until more rows join."""
+        self._most, self._count = (len(plan.prompts), most), len(plan.group)
+        for kept, pairs, slots in ((self._prompts, plan.moved, len(plan.prompts)), (self._own, plan.copied, most)):
+            for layer in kept.values():
+                self.grown += layer.room(slots)
+                layer.copy(pairs)
+        rows = [(slot, row) for row, slot in enumerate(plan.group) if slot is not None]
+        begun = [pair for pair in rows if not plan.depth[pair[1]]]
+        self._begun = [pair for pair in begun if plan.prompts[pair[0]]]
+        """Rows whose first token this is, behind the slot of their prompt."""
+        self._blank = [row for slot, row in begun if not plan.prompts[slot]]
+        """Rows whose first token this is, without a prompt."""
+        self.full = [row for slot, row in rows if (plan.prompts[slot] + plan.depth[row] + 1) % CHUNK == 0]
+        """Rows whose token ends a chunk."""
+        self._texts = Texts(plan, self.device) if plan.new else None
+
+    def convolved(self, layer: int, inputs: Tensor, weight: Tensor, position: Tensor) -> Tensor:
+        """As of `delta_layer.Recurrent`. Args: position: [B] of the token of every row in its text."""
+        width = weight.shape[1]
+        prompts, own = self._slots("inputs", layer, [inputs.new_empty(0, width, inputs.shape[1])])
+        cut, out = len(inputs) - self._count, []
+        if self._texts is not None:
+            out.append(self._texts.convolved(inputs[:cut], weight, prompts.tables[0]))
+        self._begin(prompts, own)
+        kept, first = own.tables[0].flatten(0, 1), width * torch.arange(self._count, device=self.device)
+        kept.index_copy_(0, first + position % width, inputs[cut:])
+        parts = (kept.index_select(0, first + (position + back) % width) for back in range(1, width + 1))
+        return torch.cat([*out, convolved(parts, weight)])
+
+    def ruled(self, layer: int, inputs: Inputs, position: Tensor) -> Tensor:
+        """As of `delta_layer.Recurrent`. Args: as of `convolved`."""
+        prompts, own = self._slots("state", layer, blank(inputs))
+        cut, out = len(inputs.key) - self._count, []
+        if self._texts is not None:
+            out.append(self._texts.ruled(Inputs(*(each[:cut] for each in inputs)), prompts.tables))
+        self._begin(prompts, own)
+        kept = Tables(*(table[: self._count] for table in own.tables))
+        out.append(step(kept, Inputs(*(each[cut:] for each in inputs)), position % CHUNK))
+        if self.full:
+            kept.state[self.full] = behind(Tables(*(table[self.full] for table in kept)))
+        return torch.cat(out)
+
+    def _slots(self, name: str, layer: int, like: Sequence[Tensor]) -> tuple[Slots, Slots]:
+        """Of the prompts and of the rows."""
+        both = [kept.setdefault((name, layer), Slots(like)) for kept in (self._prompts, self._own)]
+        self.grown += sum(slots.room(most) for slots, most in zip(both, self._most, strict=True))
+        return both[0], both[1]
+
+    def _begin(self, prompts: Slots, own: Slots) -> None:
+        own.copy(self._begun, prompts)
+        for table in own.tables if self._blank else ():
+            table[self._blank] = 0
+
+
+class Slots:
+    """Tables [slots, …], which grow by doubling."""
+
+    def __init__(self, like: Sequence[Tensor]) -> None:
+        """Args: like: [n, …] each, for any n."""
+        self.tables = [each.new_zeros(0, *each.shape[1:]) for each in like]
+
+    def room(self, slots: int) -> bool:
+        """Hold at least so many. Returns: whether that took new tables."""
+        have = len(self.tables[0])
+        if slots <= have:
+            return False
+        more = max(slots, 2 * have) - have
+        self.tables = [torch.cat([table, table.new_zeros(more, *table.shape[1:])]) for table in self.tables]
+        return True
+
+    def copy(self, pairs: Pairs, source: Slots | None = None) -> None:
+        """Copy slots, from and to, all of them read before any is written."""
+        if pairs:
+            of, to = map(list, zip(*pairs, strict=True))
+            for table, other in zip(self.tables, (source or self).tables, strict=True):
+                table[to] = other[of]
+
+
+class Texts:
+    """The new prompts of a pass, whose tokens lie end to end."""
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        lengths = np.array([plan.prompts[slot] for slot in plan.new])
+        ends = lengths.cumsum()
+        self._branches = [(np.arange(end - length, end), 0) for end, length in zip(ends, lengths, strict=True)]
+        self._chunks, self._device, self._slots = Chunks(self._branches, device), device, np.array(plan.new)
+        self._last = self._chunks.owner[ends - 1]
+        """The number of the last chunk of each."""
+        self._lengths, self._ends = lengths, torch.from_numpy(ends - 1).to(device)
+
+    def convolved(self, inputs: Tensor, weight: Tensor, windows: Tensor) -> Tensor:
+        """As of `delta_layer.Recurrent`. The last inputs of every prompt are written into the windows."""
+        width = weight.shape[1]
+        table = torch.from_numpy(before(self._branches, width)).to(self._device)
+        for back, part in enumerate(shifted(inputs, table)):
+            windows[self._slots, (self._lengths + back) % width] = part[self._ends]
+        return convolved(shifted(inputs, table), weight)
+
+    def ruled(self, inputs: Inputs, tables: Sequence[Tensor]) -> Tensor:
+        """As of `delta_layer.Recurrent`. Where a prompt ends is written into its tables."""
+        heads, outputs = inputs.key.shape[1], []
+        for level in self._chunks.read(inputs):
+            outputs.append(level.out)
+            ends = (level.numbers.start <= self._last) & (self._last < level.numbers.stop)
+            at, chunks = self._last[ends] - level.numbers.start, level.chunks
+            values = (level.state, chunks.key, chunks.decay, chunks.inverse, level.residual, level.added)
+            last = Tables(*(value.view(-1, heads, *value.shape[1:])[at] for value in values))
+            full = torch.from_numpy(self._lengths[ends] % CHUNK == 0).to(self._device)[:, None, None, None]
+            last = last._replace(state=torch.where(full, behind(last), last.state))
+            for table, value in zip(tables, last, strict=True):
+                table[self._slots[ends]] = value
+        return self._chunks.joined(outputs)
+
+
+def blank(inputs: Inputs) -> Tables:
+    """The tables of no slot."""
+    _, heads, size = inputs.key.shape
+    width = inputs.value.shape[2]
+    shapes = ((size, width), (CHUNK, size), (CHUNK,), (CHUNK, CHUNK), (CHUNK, width), (CHUNK, width))
+    return Tables(*(inputs.key.new_empty(0, heads, *shape) for shape in shapes))
+
+
+def behind(full: Tables) -> Tensor:
+    """[slots, heads, size, width] the state behind chunks that are full."""
+    state, key, decay, _, _, added = (table.flatten(0, 1) for table in full)
+    return after(state, key, decay, added).view(full.state.shape)
+
+
+def step(kept: Tables, inputs: Inputs, offset: Tensor) -> Tensor:
+    """[B, heads, width] what the queries of one token of every row read. The tables take in the token.
+
+    What they hold behind it is of an earlier chunk, and has weight zero.
+    """
+    rows, heads, _ = inputs.key.shape
+    query, key, value, decay, rate = (each.flatten(0, 1) for each in inputs)
+    at, index = offset.repeat_interleave(heads)[:, None], torch.arange(CHUNK, device=offset.device)
+    place = torch.arange(rows * heads, device=offset.device) * CHUNK + at[:, 0]
+
+    def write(table: Tensor, values: Tensor) -> Tensor:
+        table.view(-1, *table.shape[3:]).index_copy_(0, place, values)
+        return table.flatten(0, 1)
+
+    keys, total = write(kept.key, key), write(kept.decay, decay).cumsum(1)
+    left = (total.gather(1, at) - total).masked_fill(index > at, -torch.inf).exp()
+    both = pad(torch.stack([key, query], 1), (0, 0, 0, QUERIES - 2))
+    products, reads, grown = both @ keys.transpose(1, 2), both @ kept.state.flatten(0, 1), total.exp().gather(1, at)
+    own = (products[:, 0] * left).masked_fill(index == at, 0) * rate[:, None]
+    one = (index == at).to(own.dtype) - times(own, kept.inverse.flatten(0, 1))
+    write(kept.inverse, one)
+    residual = write(kept.residual, (value - grown * reads[:, 0]) * rate[:, None])
+    added = write(kept.added, times(one, residual))
+    return (grown * reads[:, 1] + times(products[:, 1] * left, added)).view(rows, heads, -1)
+
+
+def times(row: Tensor, table: Tensor) -> Tensor:
+    """row [N, C] @ table [N, C, n] by the kernel that many rows take."""
+    products: Tensor = pad(row[:, None], (0, 0, 0, QUERIES - 1)) @ table
+    return products[:, 0]

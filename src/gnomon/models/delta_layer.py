@@ -1,0 +1,91 @@
+"""Layers of transformers that mix tokens by the gated delta rule, on flat tokens.
+
+Where a pass has a layout, such a layer computes what follows; else what transformers computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, softplus
+from transformers.activations import ACT2FN
+
+from gnomon.models.delta import Inputs
+from gnomon.models.precision import at_least
+
+__all__ = ["LAYERS", "Recurrent", "connect"]
+
+LAYERS = ("Qwen3_5GatedDeltaNet", "Qwen3_5MoeGatedDeltaNet", "Qwen3NextGatedDeltaNet")
+"""Transformers' names of the layers."""
+LANES = 64
+"""Numbers that a processor computes together, or a multiple of them: those left over are rounded in another way."""
+
+
+class Recurrent(Protocol):
+    """The part of a pass's layout that these layers ask."""
+
+    def convolved(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+        """[T, size] of every token, the weighted sum of its input and those just before it in its text.
+
+        Args: inputs: [T, size]; weight: [size, width], the last column of the token itself.
+        """
+        ...
+
+    def ruled(self, layer: int, inputs: Inputs) -> Tensor:
+        """[T, heads, width] what the queries read by the gated delta rule."""
+        ...
+
+
+def connect(model: torch.nn.Module) -> None:
+    """Let the layers of a model ask the layout of the pass."""
+    for module in model.modules():
+        if type(module).__name__ in LAYERS:
+            module.forward = partial(mixed, module, module.forward)
+
+
+def mixed(module: Any, forward: Callable[..., Tensor], hidden_states: Tensor, **kwargs: Any) -> Tensor:
+    """[1, T, size] what a layer makes of flat tokens."""
+    layout: Recurrent | None = kwargs.get("layout")
+    if layout is None:
+        return forward(hidden_states, **kwargs)
+    hidden = hidden_states[0]
+    inputs, gate, rate, step = projected(module, hidden)
+    states = layout.convolved(module.layer_idx, inputs, module.conv1d.weight[:, 0])
+    states = steadily(ACT2FN[module.activation], states.to(inputs.dtype))
+    query, key, value = torch.split(states, [module.key_dim, module.key_dim, module.value_dim], -1)
+    times = module.num_v_heads // module.num_k_heads
+    query, key, value = (
+        at_least(each).view(len(each), heads, -1)
+        for each, heads in ((query, module.num_k_heads), (key, module.num_k_heads), (value, module.num_v_heads))
+    )
+    query, key = (unit(each).repeat_interleave(times, 1) for each in (query, key))
+    rate = steadily(torch.sigmoid, rate)
+    decay = -at_least(module.A_log).exp() * steadily(softplus, at_least(step) + module.dt_bias)
+    read = layout.ruled(module.layer_idx, Inputs(query * module.head_k_dim**-0.5, key, value, decay, at_least(rate)))
+    gated = module.norm(read.to(hidden.dtype).flatten(0, 1), gate.reshape(-1, module.head_v_dim))
+    out: Tensor = module.out_proj(gated.view(len(hidden), -1))
+    return out[None]
+
+
+def projected(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of tokens [T, size]: queries, keys and values end to end, the gates, and what becomes rates and decays."""
+    if hasattr(module, "in_proj_qkv"):
+        return module.in_proj_qkv(hidden), module.in_proj_z(hidden), module.in_proj_b(hidden), module.in_proj_a(hidden)
+    parts = module.fix_query_key_value_ordering(module.in_proj_qkvz(hidden)[None], module.in_proj_ba(hidden)[None])
+    query, key, value, gate, rate, step = (part[0].flatten(1) for part in parts)
+    return torch.cat([query, key, value], -1), gate, rate, step
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Of length 1, as transformers computes it."""
+    return vectors * torch.rsqrt((vectors * vectors).sum(-1, keepdim=True) + 1e-6)
+
+
+def steadily(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """A function of numbers that rounds each alike, wherever it stands."""
+    flat = values.reshape(-1)
+    return function(pad(flat, (0, -len(flat) % LANES)))[: len(flat)].view(values.shape)
