@@ -205,6 +205,25 @@ def test_a_model_and_a_run_that_take_no_images_say_so(qwen: Renderer, tmp_path: 
         assert "engine=embedded" in refused(served, PATHS[0], asked(PATHS[0], RED.data), "unsupported_image")
 
 
+def test_an_image_in_a_result_needs_a_template_that_is_proven_to_take_it(tmp_path: Path) -> None:
+    """This one writes the images of results again, after the last message."""
+    folder = seeing(tmp_path, "qwen3_vl")
+    template, begin = folder / "chat_template.jinja", "{% if add_generation_prompt %}"
+    again = "{% for m in messages if m.role == 'tool' and m.content is not string %}<|vision_end|>{% endfor %}"
+    template.write_text(template.read_text().replace(begin, again + begin))
+    renderer = choose(Tokenizer(folder), turns=9)
+    with serving(renderer, lambda prompt, rng: "fox" if "here" in prompt else CALLED) as served:
+        body = asked(PATHS[0], RED.data)
+        reply = posted(served, PATHS[0], body)
+        ((call, _, _),) = said(PATHS[0], reply)[2]
+        texts = followed(PATHS[0], body, reply, result(PATHS[0], call, text_part(PATHS[0], "here")))
+        posted(served, PATHS[0], texts)
+        parts = (text_part(PATHS[0], "here"), image_part(PATHS[0], BLUE.data))
+        status, _, data = served.post(PATHS[0], followed(PATHS[0], body, reply, result(PATHS[0], call, *parts)))
+        assert status == 400 and json.loads(data)["error"]["code"] == "unsupported_image" and b"rewrites" in data
+        assert [turn.fork for turn in served.turns()] == [0, 0]
+
+
 def test_large_requests_are_refused(qwen: Renderer) -> None:
     """All pixels of a request, its text, and all bytes of a rollout have limits."""
     with serving(qwen) as served:

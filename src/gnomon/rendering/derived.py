@@ -15,7 +15,7 @@ from gnomon.rendering.calls import named_call
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.proof import CLOSE, ROLES, SHAPES, Continuation, Proof, plain, proven
 from gnomon.rendering.published import Published
-from gnomon.rendering.sight import Sight
+from gnomon.rendering.sight import Sight, no_sight
 from gnomon.rendering.transcript import Transcript
 from gnomon.rendering.turns import read_turn, without_thought
 from gnomon.types import Message
@@ -53,12 +53,14 @@ class Derived(Published):
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
         if tools:
             self._require_tools(tools)
+        self._require_seen(messages)
         marks = [f"zq{index}zq" for index in range(len(messages))]
         plains = [plain(m.role, mark, len(m.images)) for m, mark in zip(messages, marks, strict=True)]
         pieces = self._filled(self.rule.write(plains, tools), marks, messages, Origin.TASK)
         return Sight(self.encoding, messages).encode(pieces)
 
     def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
+        self._require_seen(messages)
         images = tuple(len(message.images) for message in messages)
         edge = self.rule.border(tuple(message.role for message in messages), images)
         ids = joined(self.encoding.encode([Piece(Origin.TEMPLATE, edge.end)]))
@@ -96,6 +98,11 @@ class Derived(Published):
             own = Origin.TOOL if message.role == "tool" else origin
             yield Piece(own, self.rule.spelled(message.role, message.text))
         yield Piece(Origin.TEMPLATE, text)
+
+    def _require_seen(self, messages: Sequence[Message]) -> None:
+        """Raises: ModelError E330 for an image in a tool's result where none is proven."""
+        if self.proof.seen_results and any(message.images for message in messages if message.role == "tool"):
+            raise no_sight(self.encoding, self.proof.seen_results)
 
     def _require_tools(self, tools: Sequence[Tool]) -> None:
         """Raises: ModelError E314 where tools cannot be offered."""

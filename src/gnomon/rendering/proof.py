@@ -59,7 +59,9 @@ SHAPES = (
 """Conversations by the roles of their messages: system, user and tool. Each line is a reply."""
 SEEN = ("i|", "si|", "i|u|", "i|i|", "u|i|u|", "i|ui|i|")
 """Further ones for a model that sees: `i` is a user's message with an image."""
-ROLES = {"s": "system", "u": "user", "t": "tool", "i": "user"}
+SEEN_RESULTS = ("u|r|", "u|rt|", "u|r|u|r|")
+"""And with `r`, a tool's result with an image."""
+ROLES = {"s": "system", "u": "user", "t": "tool", "i": "user", "r": "tool"}
 FEWEST = 3
 """Conversations that a template must take for a proof."""
 
@@ -90,6 +92,8 @@ class Proof:
     """Whether conversations with tool results are among those."""
     tools: str = ""
     """Why tools cannot be offered with it."""
+    seen_results: str = ""
+    """Why a tool's result cannot have an image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,15 +222,13 @@ def _proven(template: str, folder: Path, eos: tuple[str, ...], control: tuple[st
         departures=tuple(departures(rule)),
         results=not tools,
         tools=tools or unreadable_calls(rule),
+        seen_results=unseen_results(rule),
     )
 
 
 def tried(rule: Continuation) -> tuple[int, str, str]:
     """How many conversations continue by a rule, and what stands against it, and against tools alone."""
-    count, failure, tools = 0, "", ""
-    thoughts: tuple[str, ...] = ("{}", "<think>\nzqthought\n</think>\n\n{}") if CLOSE in rule.template else ("{}",)
-    if "<think>" in rule.opening and CLOSE not in rule.opening:
-        thoughts = thoughts[1:]  # The prompt has opened the reasoning.
+    count, failure, tools, thoughts = 0, "", "", thoughts_of(rule)
     sees = image_token(rule.folder) is not None
     for shape, thought in product((*SHAPES, *SEEN) if sees else SHAPES, thoughts):
         try:
@@ -243,6 +245,23 @@ def tried(rule: Continuation) -> tuple[int, str, str]:
     return count, failure, tools
 
 
+def thoughts_of(rule: Continuation) -> tuple[str, ...]:
+    """Replies with and without reasoning, as far as a template has it."""
+    thoughts: tuple[str, ...] = ("{}", "<think>\nzqthought\n</think>\n\n{}") if CLOSE in rule.template else ("{}",)
+    return thoughts[1:] if "<think>" in rule.opening and CLOSE not in rule.opening else thoughts  # It is open then.
+
+
+def unseen_results(rule: Continuation) -> str:
+    """Why results with images cannot be continued; empty where they can, or where the model does not see."""
+    if image_token(rule.folder) is None:
+        return ""
+    try:
+        trials = (difference(rule, *trial) for trial in product(SEEN_RESULTS, thoughts_of(rule)))
+        return next(filter(None, trials), "")
+    except ModelError as error:
+        return f"it does not take images in tool results ({first_line(error)})"
+
+
 def difference(rule: Continuation, shape: str, thought: str) -> str:
     """Where the continuation of a conversation and the template part, as a sentence; empty where they agree.
 
@@ -253,7 +272,7 @@ def difference(rule: Continuation, shape: str, thought: str) -> str:
     messages: list[Plain] = []
     parts: list[Part] = []
     for index, roles in enumerate(turns):
-        images = tuple(int(sign == "i") for sign in groups[index])
+        images = tuple(int(sign in "ir") for sign in groups[index])
         fresh = [plain(role, f"zqc{index}x{at}zq", images[at]) for at, role in enumerate(roles)]
         called = any("tool" in later for later in turns)
         if index == 0:
@@ -344,7 +363,7 @@ def holds(rule: Continuation, role: str, content: str, spell: Callable[[str], st
 
 def departures(rule: Continuation) -> Iterator[str]:
     """Contents that the template changes, as phrases."""
-    for role in ROLES.values():
+    for role in dict.fromkeys(ROLES.values()):
         for name, content in HARD.items():
             if not holds(rule, role, content.format("zqhzq"), rule.spellings[role]):
                 yield f"a message of {role} {name}"

@@ -14,7 +14,7 @@ from gnomon.rendering.base import Origin, Segments
 from gnomon.rendering.encoding import Encoding, Piece
 from gnomon.types import Message
 
-__all__ = ["Sight", "decode_images", "require_sight"]
+__all__ = ["Sight", "decode_images", "no_sight", "require_sight"]
 
 
 @runtime_checkable
