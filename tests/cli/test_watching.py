@@ -154,7 +154,7 @@ def test_what_a_shell_completes(runs, monkeypatch):
     assert completion.run_folders("deep/") == ["deep/a"] and completion.run_folders("absent/") == []
     assert completion.settings("rollout.gr") == ["rollout.group="]
     assert completion.settings("objective=dr_") == ["objective=dr_grpo"]
-    assert completion.settings("env=count") == ["env=countdown"] and completion.settings("seed=1") == []
+    assert completion.settings("env=countd") == ["env=countdown"] and completion.settings("seed=1") == []
     assert "wandb" in completion.tracker_names("") and "grpo" in completion.objective_names("grpo")
 
 
