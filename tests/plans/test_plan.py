@@ -275,6 +275,15 @@ def test_where_no_setting_helps_a_larger_device_is_named(folder: Path) -> None:
         require_fitting(config, plan)
 
 
+def test_a_reply_is_as_long_as_the_context_leaves_room_for() -> None:
+    config = settings("rollout.max_tokens=9000000000000000000", "rollout.context=100", "prompts=3")
+    lengths = supposed_lengths(config)
+    assert lengths.reply == 100 - min(lengths.prompts) > 0
+    assert [supposed_lengths(config, prompt, reply).reply for prompt, reply in ((40, None), (40, 7), (400, None))] == [
+        60, 7, 1
+    ]  # fmt: skip
+
+
 def test_a_plan_adds_up(folder: Path) -> None:
     config = settings("prompts=2", "group=4", "steps=10", "eval.every=5", "eval.tasks=4", "regularize.kl=0.1")
     plan = planned(config, L4, Lengths(prompts=(20, 30), reply=16, held_out=(20,) * 4))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gnomon.commands.completion import trainable
+from gnomon.commands.streams import status_line
 from gnomon.commands.words import Json, Settings, Trust
 from gnomon.errors import ConfigError
 from gnomon.reading.lines import say
@@ -148,9 +149,11 @@ def plan(
 ) -> None:
     """Estimate memory, time and cost of a run before it starts: gnomon plan countdown --device l4"""
     config, run = config_or_run(what, settings)
-    from gnomon.plans.command import compared, plan_of, report
+    with status_line() as show:
+        show("counting the memory and the products of a step …")
+        from gnomon.plans.command import compared, plan_of, report
 
-    forecast = plan_of(config, device, prompt, reply, run)
+        forecast = plan_of(config, device, prompt, reply, run)
     past = compared(forecast, run) if run else None
     if as_json:
         put(json.dumps(forecast.body() | ({"came_true": past} if past else {}), indent=1))

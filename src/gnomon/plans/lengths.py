@@ -67,12 +67,13 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
 
     Args:
         prompt: length of every prompt; then no tokenizer is needed.
-        reply: length of every reply; `rollout.max_tokens` unless set.
+        reply: length of every reply; `rollout.max_tokens` unless set. `rollout.context` limits it beside a prompt.
     Raises: ConfigError E074 for a model folder without a tokenizer.
     """
     reply, env = reply or config.rollout.max_tokens, make_env(config.env)
     launch = launch_of_first(env)
     if prompt is not None:
+        reply = min(reply, room(config, [prompt]))
         train, test = (prompt,) * config.rollout.prompts, (prompt,) * config.eval.tasks
         sets = {name: (prompt,) * own.tasks for name, own in config.eval.sets.items()}
         program = without_tokens(launch).allowed(launch, config.rollout.context, prompt, reply) if launch else None
@@ -89,8 +90,10 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
         renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
         return tuple(len(joined(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
 
+    prompts = lengths(env, "train", config.rollout.prompts)
+    reply = min(reply, room(config, prompts))
     supposed = Lengths(
-        prompts=lengths(env, "train", config.rollout.prompts),
+        prompts=prompts,
         reply=reply,
         held_out=lengths(env, "test", config.eval.tasks),
         sets={name: lengths(its, "test", config.eval.sets[name].tasks) for name, _, its in set_envs(config, env)},
@@ -101,6 +104,11 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     program = program_of(launch, tokenizer, renderer, task, blind_of(config, folder))
     return with_program(supposed, program.allowed(launch, config.rollout.context, max(supposed.prompts), reply))
+
+
+def room(config: RunConfig, prompts: Sequence[int]) -> int:
+    """Tokens of a reply to the shortest of some prompts, at most."""
+    return max(1, config.rollout.context - min(prompts))
 
 
 def blind_of(config: RunConfig, folder: Path) -> str:
