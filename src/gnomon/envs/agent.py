@@ -231,6 +231,7 @@ def launch_of(command: str, task: Task) -> Launch:
     """A command for a task, with its images as files. An empty command is the program in `SHELL`."""
     prompt = "\n".join(message.content for message in task.messages)
     words = tuple(word.replace("{prompt}", prompt) for word in shlex.split(command))
-    images = (image for message in task.messages for image in message.images)
+    # A recorded image has no bytes: its file is in the folder of the run.
+    images = (image for message in task.messages for image in message.images if image.data)
     files = {f"images/{place}{Path(image.file_name).suffix}": image.data for place, image in enumerate(images)}
     return Launch(command=words or ("python", "-c", SHELL.read_text("utf-8")), files=files, stdin=prompt.encode())
