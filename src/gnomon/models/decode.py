@@ -140,13 +140,13 @@ class Decode(Flat):
         begun = self.prefix.attend(q, k, v, form)
         return torch.cat([begun, self._rows(query[cut:], prompts, own, form)])
 
-    def convolved(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+    def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
         """As of `delta_layer.Recurrent`."""
-        return self._recurrence.convolved(layer, inputs, weight, self.positions[-len(self.place) :])
+        return self._recurrence.convolve(layer, inputs, weight, self.positions[-len(self.place) :])
 
-    def ruled(self, layer: int, inputs: Inputs) -> Tensor:
+    def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
         """As of `delta_layer.Recurrent`."""
-        return self._recurrence.ruled(layer, inputs, self.positions[-len(self.place) :])
+        return self._recurrence.delta_rule(layer, inputs, self.positions[-len(self.place) :])
 
     def _remember(self, prompts: Slots, own: Slots, key: Tensor, value: Tensor) -> None:
         """Write the tokens of the rows, and in front of a row's first one the end of its prompt behind whole spans."""

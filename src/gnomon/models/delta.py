@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gnomon.models.attention import QUERIES
 
-__all__ = ["CHUNK", "Chunk", "Inputs", "after", "chunk", "read"]
+__all__ = ["CHUNK", "Chunk", "Inputs", "after", "chunk", "outputs"]
 
 CHUNK = 32
 """Positions of a chunk, a multiple of `attention.BLOCK`."""
@@ -73,9 +73,9 @@ def chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, rate: Tensor
     """Args: [N, C, size] or [N, C]; a token that pads the chunk has decay 0 and rate 0."""
     both, size = torch.cat([key, query], 1), key.shape[1]
     products, total = both @ key.transpose(1, 2), decay.cumsum(1)
-    left = decays(total)
-    own = products[:, :size] * left.tril(-1) * rate[..., None]
-    return Chunk(both, value, rate, decay, total, inverse(own), products[:, size:] * left)
+    fade = decays(total)
+    own = products[:, :size] * fade.tril(-1) * rate[..., None]
+    return Chunk(both, value, rate, decay, total, inverse(own), products[:, size:] * fade)
 
 
 def decays(total: Tensor) -> Tensor:
@@ -84,22 +84,22 @@ def decays(total: Tensor) -> Tensor:
     return (total[..., None] - total[:, None]).masked_fill(later, -torch.inf).exp()
 
 
-def read(chunks: Chunk, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def outputs(chunks: Chunk, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What the queries read, the residuals, and what the tokens add to the state, [N, C, width] each.
 
     Args: state: [N, size, width] before the chunks.
     """
-    size, reads, left = chunks.value.shape[1], chunks.both @ state, chunks.total.exp()[..., None]
-    residual = (chunks.value - left * reads[:, :size]) * chunks.rate[..., None]
+    size, reads, fade = chunks.value.shape[1], chunks.both @ state, chunks.total.exp()[..., None]
+    residual = (chunks.value - fade * reads[:, :size]) * chunks.rate[..., None]
     added = chunks.inverse @ residual
-    return left * reads[:, size:] + chunks.weights @ added, residual, added
+    return fade * reads[:, size:] + chunks.weights @ added, residual, added
 
 
 def after(state: Tensor, key: Tensor, decay: Tensor, added: Tensor) -> Tensor:
-    """[N, size, width] the state behind full chunks. Args: as of `read` and `Chunk`."""
+    """[N, size, width] the state behind full chunks. Args: as of `outputs` and `Chunk`."""
     total = decay.cumsum(1)
-    left = (total[:, -1:] - total).exp()[..., None]
-    return state * total.exp()[:, -1:, None] + (key * left).transpose(1, 2) @ added
+    fade = (total[:, -1:] - total).exp()[..., None]
+    return state * total.exp()[:, -1:, None] + (key * fade).transpose(1, 2) @ added
 
 
 class Inverse(torch.autograd.Function):

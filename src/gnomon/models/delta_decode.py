@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from gnomon.models.attention import QUERIES
 from gnomon.models.delta import CHUNK, Inputs, after
-from gnomon.models.delta_tree import Chunks, before, convolved, shifted
+from gnomon.models.delta_tree import Chunks, before, convolve, shift
 
 __all__ = ["Recurrence"]
 
@@ -77,8 +77,8 @@ class Recurrence:
     def follow(self, plan: Plan, most: int) -> None:
         """Prepare for a pass. Args: most: row slots that may be needed until more rows join."""
         self._most, self._count = (len(plan.prompts), most), len(plan.group)
-        for kept, pairs, slots in ((self._prompts, plan.moved, len(plan.prompts)), (self._own, plan.copied, most)):
-            for layer in kept.values():
+        for layers, pairs, slots in ((self._prompts, plan.moved, len(plan.prompts)), (self._own, plan.copied, most)):
+            for layer in layers.values():
                 self.grown += layer.room(slots)
                 layer.copy(pairs)
         rows = [(slot, row) for row, slot in enumerate(plan.group) if slot is not None]
@@ -91,35 +91,35 @@ class Recurrence:
         """Rows whose token ends a chunk."""
         self._texts = Texts(plan, self.device) if plan.new else None
 
-    def convolved(self, layer: int, inputs: Tensor, weight: Tensor, position: Tensor) -> Tensor:
+    def convolve(self, layer: int, inputs: Tensor, weight: Tensor, position: Tensor) -> Tensor:
         """As of `delta_layer.Recurrent`. Args: position: [B] of the token of every row in its text."""
         width = weight.shape[1]
         prompts, own = self._slots("inputs", layer, [inputs.new_empty(0, width, inputs.shape[1])])
         cut, out = len(inputs) - self._count, []
         if self._texts is not None:
-            out.append(self._texts.convolved(inputs[:cut], weight, prompts.tables[0]))
+            out.append(self._texts.convolve(inputs[:cut], weight, prompts.tables[0]))
         self._begin(prompts, own)
-        kept, first = own.tables[0].flatten(0, 1), width * torch.arange(self._count, device=self.device)
-        kept.index_copy_(0, first + position % width, inputs[cut:])
-        parts = (kept.index_select(0, first + (position + back) % width) for back in range(1, width + 1))
-        return torch.cat([*out, convolved(parts, weight)])
+        table, first = own.tables[0].flatten(0, 1), width * torch.arange(self._count, device=self.device)
+        table.index_copy_(0, first + position % width, inputs[cut:])
+        parts = (table.index_select(0, first + (position + back) % width) for back in range(1, width + 1))
+        return torch.cat([*out, convolve(parts, weight)])
 
-    def ruled(self, layer: int, inputs: Inputs, position: Tensor) -> Tensor:
-        """As of `delta_layer.Recurrent`. Args: as of `convolved`."""
+    def delta_rule(self, layer: int, inputs: Inputs, position: Tensor) -> Tensor:
+        """As of `delta_layer.Recurrent`. Args: as of `convolve`."""
         prompts, own = self._slots("state", layer, blank(inputs))
         cut, out = len(inputs.key) - self._count, []
         if self._texts is not None:
-            out.append(self._texts.ruled(Inputs(*(each[:cut] for each in inputs)), prompts.tables))
+            out.append(self._texts.delta_rule(Inputs(*(each[:cut] for each in inputs)), prompts.tables))
         self._begin(prompts, own)
-        kept = Tables(*(table[: self._count] for table in own.tables))
-        out.append(step(kept, Inputs(*(each[cut:] for each in inputs)), position % CHUNK))
+        rows = Tables(*(table[: self._count] for table in own.tables))
+        out.append(step(rows, Inputs(*(each[cut:] for each in inputs)), position % CHUNK))
         if self.full:
-            kept.state[self.full] = behind(Tables(*(table[self.full] for table in kept)))
+            rows.state[self.full] = behind(Tables(*(table[self.full] for table in rows)))
         return torch.cat(out)
 
     def _slots(self, name: str, layer: int, like: Sequence[Tensor]) -> tuple[Slots, Slots]:
         """Of the prompts and of the rows."""
-        both = [kept.setdefault((name, layer), Slots(like)) for kept in (self._prompts, self._own)]
+        both = [layers.setdefault((name, layer), Slots(like)) for layers in (self._prompts, self._own)]
         self.grown += sum(slots.room(most) for slots, most in zip(both, self._most, strict=True))
         return both[0], both[1]
 
@@ -165,18 +165,18 @@ class Texts:
         """The number of the last chunk of each."""
         self._lengths, self._ends = lengths, torch.from_numpy(ends - 1).to(device)
 
-    def convolved(self, inputs: Tensor, weight: Tensor, windows: Tensor) -> Tensor:
+    def convolve(self, inputs: Tensor, weight: Tensor, windows: Tensor) -> Tensor:
         """As of `delta_layer.Recurrent`. The last inputs of every prompt are written into the windows."""
         width = weight.shape[1]
         table = torch.from_numpy(before(self._branches, width)).to(self._device)
-        for back, part in enumerate(shifted(inputs, table)):
+        for back, part in enumerate(shift(inputs, table)):
             windows[self._slots, (self._lengths + back) % width] = part[self._ends]
-        return convolved(shifted(inputs, table), weight)
+        return convolve(shift(inputs, table), weight)
 
-    def ruled(self, inputs: Inputs, tables: Sequence[Tensor]) -> Tensor:
+    def delta_rule(self, inputs: Inputs, tables: Sequence[Tensor]) -> Tensor:
         """As of `delta_layer.Recurrent`. Where a prompt ends is written into its tables."""
         heads, outputs = inputs.key.shape[1], []
-        for level in self._chunks.read(inputs):
+        for level in self._chunks.by_level(inputs):
             outputs.append(level.out)
             ends = (level.numbers.start <= self._last) & (self._last < level.numbers.stop)
             at, chunks = self._last[ends] - level.numbers.start, level.chunks
@@ -186,7 +186,7 @@ class Texts:
             last = last._replace(state=torch.where(full, behind(last), last.state))
             for table, value in zip(tables, last, strict=True):
                 table[self._slots[ends]] = value
-        return self._chunks.joined(outputs)
+        return self._chunks.join(outputs)
 
 
 def blank(inputs: Inputs) -> Tables:
@@ -203,7 +203,7 @@ def behind(full: Tables) -> Tensor:
     return after(state, key, decay, added).view(full.state.shape)
 
 
-def step(kept: Tables, inputs: Inputs, offset: Tensor) -> Tensor:
+def step(tables: Tables, inputs: Inputs, offset: Tensor) -> Tensor:
     """[B, heads, width] what the queries of one token of every row read. The tables take in the token.
 
     What they hold behind it is of an earlier chunk, and has weight zero.
@@ -217,16 +217,16 @@ def step(kept: Tables, inputs: Inputs, offset: Tensor) -> Tensor:
         table.view(-1, *table.shape[3:]).index_copy_(0, place, values)
         return table.flatten(0, 1)
 
-    keys, total = write(kept.key, key), write(kept.decay, decay).cumsum(1)
-    left = (total.gather(1, at) - total).masked_fill(index > at, -torch.inf).exp()
+    keys, total = write(tables.key, key), write(tables.decay, decay).cumsum(1)
+    fade = (total.gather(1, at) - total).masked_fill(index > at, -torch.inf).exp()
     both = pad(torch.stack([key, query], 1), (0, 0, 0, QUERIES - 2))
-    products, reads, grown = both @ keys.transpose(1, 2), both @ kept.state.flatten(0, 1), total.exp().gather(1, at)
-    own = (products[:, 0] * left).masked_fill(index == at, 0) * rate[:, None]
-    one = (index == at).to(own.dtype) - times(own, kept.inverse.flatten(0, 1))
-    write(kept.inverse, one)
-    residual = write(kept.residual, (value - grown * reads[:, 0]) * rate[:, None])
-    added = write(kept.added, times(one, residual))
-    return (grown * reads[:, 1] + times(products[:, 1] * left, added)).view(rows, heads, -1)
+    products, reads, grown = both @ keys.transpose(1, 2), both @ tables.state.flatten(0, 1), total.exp().gather(1, at)
+    own = (products[:, 0] * fade).masked_fill(index == at, 0) * rate[:, None]
+    one = (index == at).to(own.dtype) - times(own, tables.inverse.flatten(0, 1))
+    write(tables.inverse, one)
+    residual = write(tables.residual, (value - grown * reads[:, 0]) * rate[:, None])
+    added = write(tables.added, times(one, residual))
+    return (grown * reads[:, 1] + times(products[:, 1] * fade, added)).view(rows, heads, -1)
 
 
 def times(row: Tensor, table: Tensor) -> Tensor:

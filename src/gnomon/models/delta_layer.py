@@ -28,14 +28,14 @@ LANES = 64
 class Recurrent(Protocol):
     """The part of a pass's layout that these layers ask."""
 
-    def convolved(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+    def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
         """[T, size] of every token, the weighted sum of its input and those just before it in its text.
 
         Args: inputs: [T, size]; weight: [size, width], the last column of the token itself.
         """
         ...
 
-    def ruled(self, layer: int, inputs: Inputs) -> Tensor:
+    def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
         """[T, heads, width] what the queries read by the gated delta rule."""
         ...
 
@@ -44,17 +44,17 @@ def connect(model: torch.nn.Module) -> None:
     """Let the layers of a model ask the layout of the pass."""
     for module in model.modules():
         if type(module).__name__ in LAYERS:
-            module.forward = partial(mixed, module, module.forward)
+            module.forward = partial(mix, module, module.forward)
 
 
-def mixed(module: Any, forward: Callable[..., Tensor], hidden_states: Tensor, **kwargs: Any) -> Tensor:
+def mix(module: Any, forward: Callable[..., Tensor], hidden_states: Tensor, **kwargs: Any) -> Tensor:
     """[1, T, size] what a layer makes of flat tokens."""
     layout: Recurrent | None = kwargs.get("layout")
     if layout is None:
         return forward(hidden_states, **kwargs)
     hidden = hidden_states[0]
-    inputs, gate, rate, step = projected(module, hidden)
-    states = layout.convolved(module.layer_idx, inputs, module.conv1d.weight[:, 0])
+    inputs, gate, rate, step = project(module, hidden)
+    states = layout.convolve(module.layer_idx, inputs, module.conv1d.weight[:, 0])
     states = steadily(ACT2FN[module.activation], states.to(inputs.dtype))
     query, key, value = torch.split(states, [module.key_dim, module.key_dim, module.value_dim], -1)
     times = module.num_v_heads // module.num_k_heads
@@ -65,13 +65,15 @@ def mixed(module: Any, forward: Callable[..., Tensor], hidden_states: Tensor, **
     query, key = (unit(each).repeat_interleave(times, 1) for each in (query, key))
     rate = steadily(torch.sigmoid, rate)
     decay = -at_least(module.A_log).exp() * steadily(softplus, at_least(step) + module.dt_bias)
-    read = layout.ruled(module.layer_idx, Inputs(query * module.head_k_dim**-0.5, key, value, decay, at_least(rate)))
-    gated = module.norm(read.to(hidden.dtype).flatten(0, 1), gate.reshape(-1, module.head_v_dim))
+    heads = layout.delta_rule(
+        module.layer_idx, Inputs(query * module.head_k_dim**-0.5, key, value, decay, at_least(rate))
+    )
+    gated = module.norm(heads.to(hidden.dtype).flatten(0, 1), gate.reshape(-1, module.head_v_dim))
     out: Tensor = module.out_proj(gated.view(len(hidden), -1))
     return out[None]
 
 
-def projected(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def project(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Of tokens [T, size]: queries, keys and values end to end, the gates, and what becomes rates and decays."""
     if hasattr(module, "in_proj_qkv"):
         return module.in_proj_qkv(hidden), module.in_proj_z(hidden), module.in_proj_b(hidden), module.in_proj_a(hidden)

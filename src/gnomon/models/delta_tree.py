@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnomon.models.delta import CHUNK, Chunk, Inputs, after, chunk, read
+from gnomon.models.delta import CHUNK, Chunk, Inputs, after, chunk, outputs
 from gnomon.models.precision import at_least
 from gnomon.models.trie import Places, Trie
 
-__all__ = ["Chunks", "Level", "OverTrie", "before", "convolved", "shifted"]
+__all__ = ["Chunks", "Level", "OverTrie", "before", "convolve", "shift"]
 
 Branch = tuple[Places, int]
 """As of `Trie.branches`."""
@@ -31,7 +31,7 @@ class Level(NamedTuple):
     """[N·heads, size, width] before them."""
     chunks: Chunk
     out: Tensor
-    """[N·heads, C, width], as are the next two; of `delta.read`."""
+    """[N·heads, C, width], as are the next two; of `delta.outputs`."""
     residual: Tensor
     added: Tensor
 
@@ -72,23 +72,23 @@ class Chunks:
 
     def run(self, inputs: Inputs) -> Tensor:
         """[T, heads, width] what the queries read."""
-        return self.joined([level.out for level in self.read(inputs)])
+        return self.join([level.out for level in self.by_level(inputs)])
 
-    def read(self, inputs: Inputs) -> Iterator[Level]:
+    def by_level(self, inputs: Inputs) -> Iterator[Level]:
         """All chunks, level by level."""
         heads = inputs.key.shape[1]
         whole, state = self._chunks(inputs), self._blank(inputs)
         for at, numbers in enumerate(self.levels):
             some = whole.part(numbers.start * heads, numbers.stop * heads)
-            level = Level(numbers, state, some, *read(some, state))
+            level = Level(numbers, state, some, *outputs(some, state))
             yield level
             if at + 1 < len(self.levels):
                 ends = after(state, some.key, some.decay, level.added).view(len(numbers), heads, *state.shape[1:])
                 state = ends.index_select(0, self.parents[at + 1]).flatten(0, 1)
 
-    def joined(self, outputs: Sequence[Tensor]) -> Tensor:
+    def join(self, outs: Sequence[Tensor]) -> Tensor:
         """[T, heads, width] what the queries read. Args: as `Level.out`, of all levels."""
-        out = torch.cat(list(outputs))
+        out = torch.cat(list(outs))
         out = out.view(len(self.table), -1, *out.shape[1:]).transpose(1, 2).flatten(0, 1)
         return out.index_select(0, self.place)
 
@@ -116,10 +116,10 @@ class OverTrie:
     def _chunks(self) -> Chunks:
         return Chunks(self._branches, self._device)
 
-    def convolved(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+    def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
         return Convolution.apply(inputs, weight, self._before(weight.shape[1]))  # type: ignore[no-any-return, no-untyped-call]
 
-    def ruled(self, layer: int, inputs: Inputs) -> Tensor:
+    def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
         return self._chunks.run(inputs)
 
     def _before(self, width: int) -> Tensor:
@@ -140,7 +140,7 @@ def before(branches: Sequence[Branch], width: int) -> Places:
     return table
 
 
-def convolved(parts: Iterable[Tensor], weight: Tensor) -> Tensor:
+def convolve(parts: Iterable[Tensor], weight: Tensor) -> Tensor:
     """[T, size] the weighted sum of inputs, in at least float32.
 
     Args: parts: of width, from the input of the token furthest back; weight: [size, width].
@@ -157,7 +157,7 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, table: Tensor) -> Tensor:
         ctx.save_for_backward(inputs, weight, table)
-        return convolved(shifted(inputs, table), weight)
+        return convolve(shift(inputs, table), weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -166,11 +166,11 @@ class Convolution(torch.autograd.Function):
         by_inputs = grad.new_zeros(len(inputs) + 1, inputs.shape[1])
         for back, column in zip(table, at_least(weight).T, strict=True):
             by_inputs.index_add_(0, back, grad * column)
-        by_weight = torch.stack([(grad * part).sum(0) for part in shifted(inputs, table)], 1)
+        by_weight = torch.stack([(grad * part).sum(0) for part in shift(inputs, table)], 1)
         return by_inputs[:-1].to(inputs.dtype), by_weight.to(weight.dtype), None
 
 
-def shifted(inputs: Tensor, table: Tensor) -> Iterator[Tensor]:
+def shift(inputs: Tensor, table: Tensor) -> Iterator[Tensor]:
     """[T, size] the inputs of the tokens before, for every row of the table of `before`."""
     padded = torch.cat([inputs, inputs.new_zeros(1, inputs.shape[1])])
     return (padded.index_select(0, back) for back in table)

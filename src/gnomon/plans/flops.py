@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.models.attention import Flat, Form
-from gnomon.models.delta import CHUNK, Inputs, after, chunk, read
-from gnomon.models.delta_tree import convolved
+from gnomon.models.delta import CHUNK, Inputs, after, chunk, outputs
+from gnomon.models.delta_tree import convolve
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Pass, Policy
 from gnomon.plans.count import Count
@@ -84,16 +84,16 @@ class Everything(Flat):
         q, k, v = (states.transpose(0, 1) for states in (query, *(s.repeat_interleave(times, 1) for s in (key, value))))
         return torch.softmax(q @ k.transpose(1, 2), -1).to(v.dtype).matmul(v).transpose(0, 1)
 
-    def convolved(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+    def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
         """As of `Recurrent`; it has no products."""
-        return convolved([inputs] * weight.shape[1], weight)
+        return convolve([inputs] * weight.shape[1], weight)
 
-    def ruled(self, layer: int, inputs: Inputs) -> Tensor:
+    def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
         """As of `Recurrent`. Every chunk is full and reads a state that one before it has left."""
         tiles = (each.view(-1, CHUNK, *each.shape[1:]).transpose(1, 2).flatten(0, 1) for each in inputs)
         chunks = chunk(*tiles)
         blank = inputs.value.new_zeros(len(chunks.key), chunks.key.shape[2], chunks.value.shape[2])
-        out = read(chunks, after(blank, chunks.key, chunks.decay, chunks.value))[0]
+        out = outputs(chunks, after(blank, chunks.key, chunks.decay, chunks.value))[0]
         return out.view(-1, inputs.key.shape[1], *out.shape[1:]).transpose(1, 2).flatten(0, 1)
 
 
