@@ -7,7 +7,7 @@ Every head keeps a state S [size, width]. A token with key k, query q, value v, 
 Chunks begin at multiples of `CHUNK` positions. With A[i, j] = b_i · e^(d_(j+1) + … + d_i) · kᵢᵀ kⱼ for j < i, what the
 tokens of a chunk add to the state is (1 + A)⁻¹ times their residuals, which depend on the state before the chunk alone.
 A row of (1 + A)⁻¹ follows from the rows before it. So a decode step adds one row to each table of its chunk, by
-products with the same operands as in a whole pass. Exponentials are of whole chunks, for the reason of `steadily`.
+products with the same operands as in a whole pass. Exponentials are of whole chunks, for the reason of `steady`.
 
 Source: Yang et al. 2024 (Gated DeltaNet), arXiv 2412.06464, §3.
 """

@@ -11,18 +11,17 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, softplus
+from torch.nn.functional import softplus
 from transformers.activations import ACT2FN
 
 from gnomon.models.delta import Inputs
 from gnomon.models.precision import at_least
+from gnomon.models.steady import steadily
 
 __all__ = ["LAYERS", "Recurrent", "connect"]
 
 LAYERS = ("Qwen3_5GatedDeltaNet", "Qwen3_5MoeGatedDeltaNet", "Qwen3NextGatedDeltaNet")
 """Transformers' names of the layers."""
-LANES = 64
-"""Numbers that a processor computes together, or a multiple of them: those left over are rounded in another way."""
 
 
 class Recurrent(Protocol):
@@ -85,9 +84,3 @@ def project(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
 def unit(vectors: Tensor) -> Tensor:
     """Of length 1, as transformers computes it."""
     return vectors * torch.rsqrt((vectors * vectors).sum(-1, keepdim=True) + 1e-6)
-
-
-def steadily(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
-    """A function of numbers that rounds each alike, wherever it stands."""
-    flat = values.reshape(-1)
-    return function(pad(flat, (0, -len(flat) % LANES)))[: len(flat)].view(values.shape)

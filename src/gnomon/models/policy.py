@@ -36,6 +36,7 @@ from gnomon.models.packed import Packed
 from gnomon.models.padded import Padded, composed, freeze_unread, scale_of
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
 from gnomon.models.projection import WHOLE, Projection, Truncation, full_kl, token_collision, token_logp
+from gnomon.models.steady import settle_activations
 from gnomon.models.stored import Stored, weights_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
@@ -152,6 +153,7 @@ class Policy(torch.nn.Module):
         """Scores over the vocabulary held at once; 0: as many as suit the device."""
         if whole.attention is not None:
             connect(model)
+            settle_activations(model)
             if model.config.model_type in STEADY:
                 model.set_experts_implementation(NAME)
         # No sequence is padded, and looking for padding waits for the device.
