@@ -16,7 +16,9 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, Qwen3NextConfig
 
 from engines.test_admission import TALKS, run
 from gnomon.engines.base import Tier
+from gnomon.models.decode import Plan
 from gnomon.models.delta import CHUNK, Inputs
+from gnomon.models.delta_decode import Recurrence
 from gnomon.models.delta_tree import Chunks, Convolution, before
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -164,3 +166,14 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(rank: int, tmp_path: Pat
     assert command("resume", str(tmp_path / "halves")).returncode == 0
     with RunReader(tmp_path / "whole") as whole, RunReader(tmp_path / "halves") as halves:
         assert halves.fingerprint == whole.fingerprint and whole.manifest["tier"] == Tier.EXACT.value
+
+
+def test_only_a_model_with_gated_delta_layers_ends_chunks() -> None:
+    """A pass that ends one is not replayed, which would cost other models a pass in 32 of each row."""
+    recurrence, token = Recurrence(torch.device("cpu")), torch.ones(1, 1)
+    plan = Plan(prompts=[31], new=[], moved=[], group=[0], depth=[0], copied=[], most=1, furthest=64)
+    recurrence.follow(plan, 1)
+    assert not recurrence.ends_chunk
+    inputs = Inputs(*(torch.ones(1, 1, 2) for _ in range(3)), -token, token)
+    recurrence.delta_rule(0, inputs, torch.tensor([31]))
+    assert recurrence.ends_chunk

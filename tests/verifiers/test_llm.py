@@ -143,7 +143,7 @@ def test_bad_answers_mixed_in_find_out_a_judge_that_can_be_talked_into_it(server
         return [asking(server, model).verify(task, reply) for task, reply in batch]
 
     honest = watched(lambda batch: judged("honest", batch), items(), every=5)
-    assert honest.share == 0 and 5 <= honest.asked <= 35
+    assert honest.share == 0 and 5 <= honest.count <= 35
     assert [v.correct for v in honest.verdicts] == [reply == "Paris" for _, reply in items()]
     gullible = watched(lambda batch: judged("gullible", batch), items(), every=5)
     assert set(gullible.accepted) <= set(CANARIES) and gullible.share > 0.1
@@ -161,6 +161,6 @@ def test_one_bad_answer_at_least_is_mixed_in_and_the_draw_is_fixed(server: Serve
         return [Verdict(status=Status.WRONG, parts=()) for _ in batch]
 
     for _ in range(2):
-        assert watched(judged, items()[:2], every=10**9).asked == 1
+        assert watched(judged, items()[:2], every=10**9).count == 1
     assert seen[0] == seen[1] and len(seen[0]) == 3
-    assert watched(judged, []).asked == 0
+    assert watched(judged, []).count == 0

@@ -107,7 +107,7 @@ class Decode(Flat):
     def shape(self) -> tuple[int, ...] | None:
         """Passes with the same one run the same kernels on the same tables, whatever the values in `moving` are. None
         for a pass that begins prompts or rows or ends a chunk, and for the first of a batch."""
-        if self.prefix is not None or self.tail or not self._own or self._recurrence.full:
+        if self.prefix is not None or self.tail or not self._own or self._recurrence.ends_chunk:
             return None
         tables = self._tables + self._recurrence.grown
         return len(self.place), len(self.prompts), self.far_size, self.near_size, self.lanes, tables

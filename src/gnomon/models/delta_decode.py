@@ -7,6 +7,7 @@ A pass that ends no chunk may be computed twice: it writes the same values at th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -81,23 +82,20 @@ class Recurrence:
             for layer in layers.values():
                 self.grown += layer.room(slots)
                 layer.copy(pairs)
-        rows = [(slot, row) for row, slot in enumerate(plan.group) if slot is not None]
-        begun = [pair for pair in rows if not plan.depth[pair[1]]]
-        self._begun = [pair for pair in begun if plan.prompts[pair[0]]]
-        """Rows whose first token this is, behind the slot of their prompt."""
-        self._blank = [row for slot, row in begun if not plan.prompts[slot]]
-        """Rows whose first token this is, without a prompt."""
-        self.full = [row for slot, row in rows if (plan.prompts[slot] + plan.depth[row] + 1) % CHUNK == 0]
-        """Rows whose token ends a chunk."""
-        self._texts = Texts(plan, self.device) if plan.new else None
+        self._now = Pass(plan, self.device)
+
+    @property
+    def ends_chunk(self) -> bool:
+        """Whether a row's state moves on by a chunk in this pass."""
+        return bool(self._own and self._now.full)
 
     def convolve(self, layer: int, inputs: Tensor, weight: Tensor, position: Tensor) -> Tensor:
         """As of `delta_layer.Recurrent`. Args: position: [B] of the token of every row in its text."""
         width = weight.shape[1]
         prompts, own = self._slots("inputs", layer, [inputs.new_empty(0, width, inputs.shape[1])])
         cut, out = len(inputs) - self._count, []
-        if self._texts is not None:
-            out.append(self._texts.convolve(inputs[:cut], weight, prompts.tables[0]))
+        if self._now.texts is not None:
+            out.append(self._now.texts.convolve(inputs[:cut], weight, prompts.tables[0]))
         self._begin(prompts, own)
         table, first = own.tables[0].flatten(0, 1), width * torch.arange(self._count, device=self.device)
         table.index_copy_(0, first + position % width, inputs[cut:])
@@ -108,13 +106,13 @@ class Recurrence:
         """As of `delta_layer.Recurrent`. Args: as of `convolve`."""
         prompts, own = self._slots("state", layer, blank(inputs))
         cut, out = len(inputs.key) - self._count, []
-        if self._texts is not None:
-            out.append(self._texts.delta_rule(Inputs(*(each[:cut] for each in inputs)), prompts.tables))
+        if self._now.texts is not None:
+            out.append(self._now.texts.delta_rule(Inputs(*(each[:cut] for each in inputs)), prompts.tables))
         self._begin(prompts, own)
         rows = Tables(*(table[: self._count] for table in own.tables))
         out.append(step(rows, Inputs(*(each[cut:] for each in inputs)), position % CHUNK))
-        if self.full:
-            rows.state[self.full] = behind(Tables(*(table[self.full] for table in rows)))
+        if full := self._now.full:
+            rows.state[full] = behind(Tables(*(table[full] for table in rows)))
         return torch.cat(out)
 
     def _slots(self, name: str, layer: int, like: Sequence[Tensor]) -> tuple[Slots, Slots]:
@@ -124,9 +122,41 @@ class Recurrence:
         return both[0], both[1]
 
     def _begin(self, prompts: Slots, own: Slots) -> None:
-        own.copy(self._begun, prompts)
-        for table in own.tables if self._blank else ():
-            table[self._blank] = 0
+        own.copy(self._now.begun, prompts)
+        for table in own.tables if self._now.blank else ():
+            table[self._now.blank] = 0
+
+
+class Pass:
+    """The rows and prompts of a pass by what happens to them. Nothing is computed unless a layer asks."""
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        self._plan, self._device = plan, device
+
+    @cached_property
+    def begun(self) -> list[tuple[int, int]]:
+        """Rows whose first token this is, behind the slot of their prompt."""
+        return [(slot, row) for slot, row in self._rows if not self._plan.depth[row] and self._plan.prompts[slot]]
+
+    @cached_property
+    def blank(self) -> list[int]:
+        """Rows whose first token this is, without a prompt."""
+        return [row for slot, row in self._rows if not self._plan.depth[row] and not self._plan.prompts[slot]]
+
+    @cached_property
+    def full(self) -> list[int]:
+        """Rows whose token ends a chunk."""
+        return [row for slot, row in self._rows if (self._plan.prompts[slot] + self._plan.depth[row] + 1) % CHUNK == 0]
+
+    @cached_property
+    def texts(self) -> Texts | None:
+        """The new prompts."""
+        return Texts(self._plan, self._device) if self._plan.new else None
+
+    @property
+    def _rows(self) -> list[tuple[int, int]]:
+        """The slot of the prompt of every row in use, and the row."""
+        return [(slot, row) for row, slot in enumerate(self._plan.group) if slot is not None]
 
 
 class Slots:

@@ -67,7 +67,7 @@ class Chunks:
             level = list(group)
             before = [self.owner[branches[pieces[number][0]][0][begin - 1]] for number in level]
             start = self.levels[-1].start if begin else 0
-            self.parents.append((torch.tensor(before, dtype=torch.int64) - start).to(device))
+            self.parents.append((torch.tensor(before, dtype=torch.int64, device="cpu") - start).to(device))
             self.levels.append(range(level[0], level[-1] + 1))
 
     def run(self, inputs: Inputs) -> Tensor:
