@@ -26,7 +26,7 @@ COUNT = "/messages/count_tokens"
 JSON = (b"content-type", b"application/json")
 FINAL = (b"x-should-retry", b"false")
 PIXELS = 2**26
-"""Of all images of a request."""
+"""Most pixels of the images of a request."""
 
 
 class Gone(Exception):

@@ -23,7 +23,7 @@ from gnomon.types import CALL_LIMITS, Calls, Completion, Request, Sampling, Turn
 __all__ = ["Bounds", "Policy", "Recorder", "Responder", "Sample", "prompt_of", "reply_of", "see"]
 
 IMAGES = 2**26
-"""Bytes of all different images of a rollout: each is kept."""
+"""Most bytes of the different images of a rollout: all are kept."""
 Sample = Callable[[Request], Awaitable[Completion]]
 
 

@@ -156,7 +156,7 @@ class VerifierWorkers:
         self.judgements: list[Judgement] = []
         """All verdicts so far."""
         self.watch: Callable[[int], None] = lambda judged: None
-        """Called with the number of judgements after every round."""
+        """Called after every round with the number of judgements."""
         self.kills, self.most_kills = 0, SILENT
         self.limits, sandbox = subject.limits, getattr(subject.verifier, "limits", None)
         self.wall = WALL * self.limits.seconds

@@ -82,7 +82,7 @@ def audit(
         seed: seed of every draw of the audit.
         max_tokens: limit of a reply. A fault that needs a longer reply is only a note.
         acknowledge: rules, or axes, whose findings are reported but do not block.
-        watch: shows how far it is.
+        watch: shows the progress.
     Raises: ResourceError, E520 to E522, if the subject needs a sandbox that this host does not support.
     """
     confined(subject.verifier)

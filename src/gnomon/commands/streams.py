@@ -1,4 +1,4 @@
-"""The standard streams of a command: closed, limited to few characters, unread, on a full disk, or a terminal."""
+"""Standard streams that are closed, in a narrow encoding, unread, on a full disk, or a terminal."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ Every head keeps a state S [size, width]. A token with key k, query q, value v, 
     S ← e^d · S,    S ← S + k (b · (v − Sᵀ k))ᵀ,    and reads  Sᵀ q.
 
 Chunks begin at multiples of `CHUNK` positions. With A[i, j] = b_i · e^(d_(j+1) + … + d_i) · kᵢᵀ kⱼ for j < i, what the
-tokens of a chunk add to the state is (1 + A)⁻¹ times their residuals, which depend on the state before the chunk alone.
-A row of (1 + A)⁻¹ follows from the rows before it. So a decode step adds one row to each table of its chunk, by
-products with the same operands as in a whole pass. Exponentials are of whole chunks, for the reason of `steady`.
+tokens of a chunk add to the state is (1 + A)⁻¹ times their residuals, which need no later state than that before the
+chunk. A row of (1 + A)⁻¹ follows from the rows before it. So a decode step adds one row to each table of its chunk, by
+products with the same operands as in a whole pass. Exponentials are taken of whole chunks; `steady` says why.
 
 Source: Yang et al. 2024 (Gated DeltaNet), arXiv 2412.06464, §3.
 """
@@ -96,7 +96,7 @@ def outputs(chunks: Chunk, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def after(state: Tensor, key: Tensor, decay: Tensor, added: Tensor) -> Tensor:
-    """[N, size, width] the state behind full chunks. Args: as of `outputs` and `Chunk`."""
+    """[N, size, width] the state after full chunks. Args: as of `outputs` and `Chunk`."""
     total = decay.cumsum(1)
     fade = (total[:, -1:] - total).exp()[..., None]
     return state * total.exp()[:, -1:, None] + (key * fade).transpose(1, 2) @ added

@@ -176,7 +176,7 @@ class Slots:
         return True
 
     def copy(self, pairs: Pairs, source: Slots | None = None) -> None:
-        """Copy slots, from and to, all of them read before any is written."""
+        """Copy slots, (from, to). All are read before any is written."""
         if pairs:
             of, to = map(list, zip(*pairs, strict=True))
             for table, other in zip(self.tables, (source or self).tables, strict=True):
@@ -228,7 +228,7 @@ def blank(inputs: Inputs) -> Tables:
 
 
 def behind(full: Tables) -> Tensor:
-    """[slots, heads, size, width] the state behind chunks that are full."""
+    """[slots, heads, size, width] the state after chunks that are full."""
     state, key, decay, _, _, added = (table.flatten(0, 1) for table in full)
     return after(state, key, decay, added).view(full.state.shape)
 

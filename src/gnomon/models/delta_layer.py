@@ -28,7 +28,7 @@ class Recurrent(Protocol):
     """The part of a pass's layout that these layers ask."""
 
     def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
-        """[T, size] of every token, the weighted sum of its input and those just before it in its text.
+        """[T, size] the weighted sum of every token's input and of the inputs just before it in its text.
 
         Args: inputs: [T, size]; weight: [size, width], the last column of the token itself.
         """

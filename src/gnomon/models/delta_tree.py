@@ -47,7 +47,7 @@ class Chunks:
             key=lambda piece: piece[1],
         )  # fmt: skip
         self.owner, place = np.empty(tokens, dtype=np.int64), np.empty(tokens, dtype=np.int64)
-        """[T] the number of the chunk that has a token as a new one."""
+        """[T] number of the chunk in which each token is new."""
         table, real = np.empty((len(pieces), CHUNK), dtype=np.int64), np.empty((len(pieces), CHUNK), dtype=bool)
         for number, (at, begin) in enumerate(pieces):
             path, old = branches[at]
@@ -62,7 +62,7 @@ class Chunks:
         self.levels: list[range] = []
         """Numbers of the chunks that begin at the same position, from the first one."""
         self.parents: list[Tensor] = []
-        """For each chunk of a level, the one before it, by its place in the level before. Not read in the first."""
+        """For each level, the places of the chunks before its own in the level before. Not read in the first."""
         for begin, group in groupby(range(len(pieces)), key=lambda number: pieces[number][1]):
             level = list(group)
             before = [self.owner[branches[pieces[number][0]][0][begin - 1]] for number in level]
@@ -93,7 +93,7 @@ class Chunks:
         return out.index_select(0, self.place)
 
     def _chunks(self, inputs: Inputs) -> Chunk:
-        """Of all chunks and heads, [N·heads, …]."""
+        """[N·heads, …] of every chunk and head."""
         index, shape = self.table.flatten(), self.table.shape
         tiles = [each.index_select(0, index).view(*shape, *each.shape[1:]).transpose(1, 2) for each in inputs]
         tiles[3:] = [each.masked_fill(self.padding[:, None], 0) for each in tiles[3:]]

@@ -1,8 +1,8 @@
-"""Functions of numbers that round each alike, wherever it stands.
+"""Functions that round a number alike wherever it stands.
 
 On a CPU, torch computes SiLU, GELU and the sigmoid of several numbers together, and rounds those that are left over at
-the end in another way. So the activations of a layer whose size is no multiple of `LANES` would depend on the number of
-tokens in a pass.
+the end in another way. So the activations of a layer whose size is not a multiple of `LANES` would depend on the number
+of tokens in a pass.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Everything(Flat):
         return convolve([inputs] * weight.shape[1], weight)
 
     def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
-        """As of `Recurrent`. Every chunk is full and reads a state that one before it has left."""
+        """As of `Recurrent`. Every chunk counts as full, and as one that follows another."""
         tiles = (each.view(-1, CHUNK, *each.shape[1:]).transpose(1, 2).flatten(0, 1) for each in inputs)
         chunks = chunk(*tiles)
         blank = inputs.value.new_zeros(len(chunks.key), chunks.key.shape[2], chunks.value.shape[2])

@@ -199,7 +199,7 @@ def evaluation_plan(config: RunConfig, lengths: Lengths, name: str, prompts: Seq
 
 
 def parameters_of(policy: Policy) -> int:
-    """Numbers of the model, without those of an adapter."""
+    """Number of parameters of the model, without those of an adapter."""
     adapter = policy.masters.parameters.values() if policy.adapter else ()
     floating = (value for value in policy.model.parameters() if value.dtype.is_floating_point)
     return int(sum(value.numel() for value in floating) - sum(value.numel() for value in adapter))

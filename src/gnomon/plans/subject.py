@@ -41,7 +41,7 @@ class Subject:
     learner: Deep
     sampler: Deep
     reference: Deep
-    """The model that scores the sequences for the objective, whether or not it asks for that."""
+    """The reference model, whether or not the run needs one."""
     sequences: Sequence[TokenSequence]
     """Those of a step."""
 

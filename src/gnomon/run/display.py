@@ -40,7 +40,7 @@ QUIET = 15.0
 
 Show = Callable[[str], None]
 Phase = Callable[[str], AbstractContextManager[Show]]
-"""Prints what the block does, then the seconds that it took. The block may show how far it is."""
+"""Prints what the block does, then the seconds that it took. The block may show its progress."""
 
 
 def no_phase(what: str) -> AbstractContextManager[Show]:

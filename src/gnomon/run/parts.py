@@ -88,7 +88,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The two that hold the policy, and how far they differ."""
+    """Learner and engine, and the difference of their log-probabilities."""
 
     learner: Learner
     engine: Engine
@@ -149,7 +149,7 @@ def build(
 
 
 def playable_tasks(config: RunConfig, env: Env, row: Objective, renderer: Renderer) -> Env:
-    """The environment with the tasks of the run. Raises: what forbids to play them, before a policy is loaded."""
+    """The environment with the tasks of the run. Raises: why they cannot be played, before a policy is loaded."""
     require_token_budgets(config, env, row)
     tasks = make_tasks(config, env, row)
     if env.max_turns == 1:  # A prompt that the renderer refuses is refused before anything is made.

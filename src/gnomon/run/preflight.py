@@ -28,13 +28,13 @@ FEWEST, MOST = 16, 40
 """Tasks of the audit: as many as the run draws, between these bounds, so that a short run has a short audit."""
 
 SLOW = 60.0
-"""Seconds after which a person hears how a slow verifier can be audited less."""
+"""Seconds after which the progress line names the setting that leaves an axis out."""
 
 
 def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks.
 
-    Args: show: how far it is.
+    Args: show: shows the progress.
     """
     began = time.monotonic()
 

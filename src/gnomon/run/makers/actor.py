@@ -33,7 +33,7 @@ from gnomon.rollout.solutions import SolutionShown
 from gnomon.rollout.speakers import Own, Speakers
 from gnomon.run.makers.engine import probe_bound
 from gnomon.run.makers.policy import make_device, make_policy, make_precision
-from gnomon.run.makers.sight import without_room
+from gnomon.run.makers.sight import refusal_of_images
 from gnomon.run.teacher import require_same_tokens
 from gnomon.types import Sampling
 
@@ -188,7 +188,7 @@ def make_sampling(config: RunConfig) -> Sampling:
 
 
 def make_limits(config: RunConfig) -> Limits:
-    blind = without_room(config)
+    blind = refusal_of_images(config)
     return Limits(
         blind=f"{blind.what}; the run needs {blind.fix}" if blind else "",
         turns=config.rollout.turns or None,

@@ -11,21 +11,22 @@ from gnomon.models.folder import model_folder, table
 from gnomon.run.makers.policy import attention_of
 from gnomon.types import Task
 
-__all__ = ["require_room_for_images", "without_room"]
+__all__ = ["refusal_of_images", "require_room_for_images"]
 
 BIDIRECTIONAL = ("gemma3",)
 """Families whose tokens of an image attend to each other in both directions."""
 
 
 def require_room_for_images(config: RunConfig, task: Task) -> None:
-    """Raises: ConfigError E189 or ResourceError E547 for a task with images, as of `without_room`."""
-    error = without_room(config)
+    """Raises: the error of `refusal_of_images`, for a task with images."""
+    error = refusal_of_images(config)
     if error is not None and any(message.images for message in task.messages):
         raise error
 
 
-def without_room(config: RunConfig) -> GnomonError | None:
-    """E189 for settings that do not take images, E547 for a device that computes other ones; None where they do."""
+def refusal_of_images(config: RunConfig) -> GnomonError | None:
+    """ConfigError E189 for settings that do not take images, ResourceError E547 for vLLM on a CPU with a model of
+    `BIDIRECTIONAL`; else None."""
     placement = config.placement
     if placement.engine is EngineKind.VLLM and not torch.cuda.is_available() and (family := both_ways(config)):
         return ResourceError(
@@ -51,6 +52,6 @@ def without_room(config: RunConfig) -> GnomonError | None:
 
 
 def both_ways(config: RunConfig) -> str:
-    """The family of the policy, if it is one of those; else empty."""
+    """The family of the policy, if it is in `BIDIRECTIONAL`; else empty."""
     family = table(model_folder(config.policy.path) / "config.json").get("model_type", "")
     return family if family in BIDIRECTIONAL else ""
