@@ -115,7 +115,8 @@ class Image:
             return ImageOps.exif_transpose(picture).convert("RGB")
         except Exception as error:  # Pillow raises many types for a file that anybody may have made.
             fix = "save the image again, or remove the row"
-            raise unusable(where or self.source or self.sha256, f"it is damaged: {error}", fix) from error
+            says = str(error).partition(" <")[0]  # Without the address of an object.
+            raise unusable(where or self.source or self.sha256, f"it is damaged: {says}", fix) from error
 
 
 class Shelf:

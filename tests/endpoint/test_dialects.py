@@ -276,6 +276,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (PATHS[2], {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
     (PATHS[2], {"tool_choice": {"type": "tool", "name": "add"}}, "tool_choice"),
     (PATHS[2], {"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}, "document"),
+    (PATHS[0], {"stream_options": "x"}, "stream_options must be an object"),
+    (PATHS[0], {"seed": "abc"}, "seed must be a whole number"),
+    (PATHS[1], {"text": "abc"}, "text must be an object"),
+    (PATHS[1], {"text": {"format": "text"}}, "format must be an object"),
 ]  # fmt: skip
 
 

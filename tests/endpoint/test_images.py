@@ -224,6 +224,20 @@ def test_an_image_in_a_result_needs_a_template_that_is_proven_to_take_it(tmp_pat
         assert [turn.fork for turn in served.turns()] == [0, 0]
 
 
+def test_an_image_that_cannot_be_kept_ends_the_run(qwen: Renderer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with SHELF.opened(tmp_path / "file/images"), serving(qwen) as served:
+        assert "the run stops" in refused(served, PATHS[0], asked(PATHS[0], OWN[0].data), "rollout_over", 403)
+        assert isinstance(served.recorder.error, OSError)
+
+
+def test_a_refusal_names_no_address_of_an_object(qwen: Renderer) -> None:
+    broken = RED.data[:29] + b"\0\0\0\0" + RED.data[33:]  # The checksum of the header.
+    with serving(qwen) as served:
+        why = refused(served, PATHS[0], asked(PATHS[0], broken), "invalid_image")
+    assert why.startswith("an image cannot be used: it is damaged: ") and " at 0x" not in why
+
+
 def test_large_requests_are_refused(qwen: Renderer) -> None:
     """All pixels of a request, its text, and all bytes of a rollout have limits."""
     with serving(qwen) as served:

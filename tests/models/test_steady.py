@@ -21,6 +21,10 @@ def test_what_is_left_over_is_rounded_as_the_rest(function) -> None:
     whole = function(values)
     for count in range(1, len(values)):
         assert torch.equal(steadily(function, values[:count]), whole[:count])
+    for width in (20, 36, 100):  # A part of wider rows, as the gate of a product that has gate and value.
+        wide = torch.randn(LANES, 2 * width, generator=torch.Generator().manual_seed(0))[:, :width]
+        whole = steadily(function, wide)
+        assert all(torch.equal(steadily(function, wide[:count]), whole[:count]) for count in range(1, LANES))
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "gemma3"])

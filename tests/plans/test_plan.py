@@ -15,7 +15,7 @@ from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.noise import DEVICE_CHUNK
 from gnomon.envs.agent import Launch
-from gnomon.errors import ConfigError, ResourceError
+from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
@@ -25,13 +25,14 @@ from gnomon.plans.command import require_fitting
 from gnomon.plans.count import MAPPED, RETURNED, Count
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GPUS, LARGE, Device, device
-from gnomon.plans.lengths import Lengths, supposed_lengths
+from gnomon.plans.lengths import Lengths, recorded_lengths, supposed_lengths
 from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, training
 from gnomon.plans.places import ASLEEP, engines, freed
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.programs import Program
 from gnomon.plans.text import plan_text
 from gnomon.run.parts import open_parts
+from gnomon.store import Run, RunReader
 from gnomon.types import Request, Sampling
 from models.kinds import KINDS
 
@@ -273,6 +274,13 @@ def test_where_no_setting_helps_a_larger_device_is_named(folder: Path) -> None:
     plan = planned(config, small, supposed_lengths(config, prompt=8))
     with pytest.raises(ResourceError, match=r"--device l40s"):
         require_fitting(config, plan)
+
+
+def test_a_run_without_a_step_has_no_lengths(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", recipe="seed = 1\n", manifest={}, genesis={}):
+        pass
+    with RunReader(tmp_path / "run") as reader, pytest.raises(RunError, match=r"E409(.|\n)*gnomon plan .*recipe.toml"):
+        recorded_lengths(settings(), reader)
 
 
 def test_a_reply_is_as_long_as_the_context_leaves_room_for() -> None:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import shlex
 import time
+from dataclasses import dataclass
 
 import pytest
 
 from gnomon.audit import Axis, audit, subject_of
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.envs import Countdown
+from gnomon.errors import ConfigErrors
 from gnomon.run import display, preflight
 from gnomon.run.display import Display, Guarded, Silent
+from gnomon.types import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlwaysRight(Countdown):
+    def check(self, task: Task, answer: str) -> bool:
+        return True
 
 
 def test_an_audit_shows_every_axis_and_how_many_replies_are_judged() -> None:
@@ -32,6 +41,15 @@ def test_a_slow_audit_names_a_setting_that_leaves_an_axis_out(monkeypatch: pytes
     without, texts = resolve([overrides(["env=countdown", "env.seed=92", setting])])[0], []
     preflight.audited(without, Countdown(seed=92), Silent(), texts.append)
     assert texts and not any(text.startswith("exploit") for text in texts)
+
+
+def test_the_way_to_accept_findings_keeps_those_that_are_accepted() -> None:
+    """Else each error asks to accept the others alone, for ever."""
+    words = ["env=countdown", "env.seed=93", 'audit.acknowledge=["availability.slow"]']
+    config, env = resolve([overrides(words)])[0], AlwaysRight(seed=93)
+    with pytest.raises(ConfigErrors) as caught:
+        preflight.audited(config, env, Silent(), print)
+    assert all('["availability.slow","' in error.fix for error in caught.value.errors)
 
 
 def test_a_phase_shows_how_far_it_is_where_no_terminal_is(

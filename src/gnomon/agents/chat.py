@@ -7,7 +7,7 @@ from typing import Any
 
 from gnomon.agents.dialect import Dialect, Event
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
-from gnomon.agents.fields import Body, absent, choice, entries, number, stops, text_of, tool_of
+from gnomon.agents.fields import Body, absent, choice, entries, number, stops, table, text_of, tool_of
 from gnomon.agents.pictures import content_of
 from gnomon.types import Message, Tool, ToolCall
 
@@ -31,7 +31,7 @@ def read(body: Body) -> ChatRequest:
             code="unsupported_response_format",
         )
     calls, required = choice(body.get("tool_choice"))
-    options = body.get("stream_options") or {}
+    options = table(body, "stream_options")
     return ChatRequest(
         messages=in_call_order(message_of(entry) for entry in entries(body.get("messages"), "messages")),
         tools=tuple(tool(entry) for entry in entries(body.get("tools") or [], "tools")),
@@ -41,7 +41,7 @@ def read(body: Body) -> ChatRequest:
         temperature=body.get("temperature"),
         top_p=body.get("top_p"),
         top_k=body.get("top_k"),
-        seed=body.get("seed"),
+        seed=number(body, "seed", least=None),
         calls=calls,
         required=required,
         stream=bool(body.get("stream")),

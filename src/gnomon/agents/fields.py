@@ -9,7 +9,7 @@ from typing import Any
 from gnomon.agents.exchange import Refused
 from gnomon.types import Tool
 
-__all__ = ["Body", "absent", "choice", "entries", "number", "stops", "text_of", "tool_of"]
+__all__ = ["Body", "absent", "choice", "entries", "number", "stops", "table", "text_of", "tool_of"]
 
 Body = Mapping[str, Any]
 
@@ -28,14 +28,23 @@ def entries(value: Any, name: str) -> Sequence[Body]:
     return value
 
 
-def number(body: Body, *names: str) -> int | None:
-    """The first of these fields that is set: a positive whole number."""
+def table(body: Body, name: str) -> Body:
+    """A field that is an object; empty if it is not set. Raises: Refused."""
+    value = body.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise Refused(f"{name} must be an object", code="invalid_request")
+    return value
+
+
+def number(body: Body, *names: str, least: int | None = 1) -> int | None:
+    """The first of these fields that is set: a whole number, at least `least`. Raises: Refused."""
     for name in names:
         value = body.get(name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise Refused(f"{name} must be a positive whole number, but it is {value!r}", code="invalid_request")
+        if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+            kind = "a whole number" if least is None else "a positive whole number"
+            raise Refused(f"{name} must be {kind}, but it is {value!r:.100}", code="invalid_request")
         return value
     return None
 

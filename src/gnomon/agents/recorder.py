@@ -12,7 +12,7 @@ from typing import Protocol
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, reply_message
 from gnomon.agents.pictures import refused_image
 from gnomon.agents.tree import Begin, Node, Prompt, Tree, sampling_key
-from gnomon.errors import GnomonError
+from gnomon.errors import GnomonError, ResourceError, RunError
 from gnomon.images import Image
 from gnomon.keys import Key
 from gnomon.rendering import Renderer
@@ -24,6 +24,7 @@ __all__ = ["Bounds", "Policy", "Recorder", "Responder", "Sample", "prompt_of", "
 
 IMAGES = 2**26
 """Most bytes of the different images of a rollout: all are kept."""
+STOPS = "the policy cannot reply, and the run stops"
 Sample = Callable[[Request], Awaitable[Completion]]
 
 
@@ -130,8 +131,7 @@ class Recorder:
         except BaseException:
             node.waiting -= 1
             if self._closed or self.error is not None:
-                why = self._closed or "the policy cannot reply, and the run stops"
-                raise Refused(why, status=403, code="rollout_over") from None
+                raise Refused(self._closed or STOPS, status=403, code="rollout_over") from None
             raise
         return self._reply(node, name, request)
 
@@ -171,7 +171,11 @@ class Recorder:
         await asyncio.gather(*self._work.values(), return_exceptions=True)
 
     def _prompt(self, request: ChatRequest) -> Prompt:
-        return prompt_of(self.tree, self.renderer, request)
+        try:
+            return prompt_of(self.tree, self.renderer, request)
+        except (OSError, ResourceError, RunError) as error:  # An image cannot be kept.
+            self.error = error
+            raise Refused(STOPS, status=403, code="rollout_over") from None
 
     def _draw(self, request: ChatRequest) -> tuple[Node, str]:
         if self._closed:
@@ -239,8 +243,9 @@ def see(renderer: Renderer, images: Collection[Image]) -> None:
     try:
         decode_images(renderer, images)
     except GnomonError as error:
-        why = f"{error.what}: {error.why}"
-        raise refused_image(why, code="invalid_image" if error.code == "E188" else "unsupported_image") from None
+        if error.code == "E188":
+            raise refused_image(error.why) from None
+        raise refused_image(f"{error.what}: {error.why}", code="unsupported_image") from None
 
 
 def prompt_of(tree: Tree, renderer: Renderer, request: ChatRequest) -> Prompt:
@@ -253,6 +258,8 @@ def prompt_of(tree: Tree, renderer: Renderer, request: ChatRequest) -> Prompt:
     try:
         # Plain text does not list tools; there, the program's messages describe them.
         return tree.prompt(request.messages, () if isinstance(renderer, Plain) else request.tools)
+    except (ResourceError, RunError):  # Not the request's fault.
+        raise
     except GnomonError as error:
         code = "unsupported_image" if error.code == "E330" else "unsupported"
         raise Refused(f"the model's format cannot express the request: {error}", code=code) from None

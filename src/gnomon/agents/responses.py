@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.agents.chat import openai_error
 from gnomon.agents.dialect import Dialect, Event
 from gnomon.agents.exchange import ChatReply, ChatRequest, Refused, in_call_order
-from gnomon.agents.fields import Body, absent, choice, entries, number, text_of, tool_of
+from gnomon.agents.fields import Body, absent, choice, entries, number, table, text_of, tool_of
 from gnomon.agents.pictures import content_of
 from gnomon.types import Message, Tool, ToolCall
 
@@ -25,8 +25,7 @@ def read(body: Body) -> ChatRequest:
     absent(body, "previous_response_id", "conversation", why="nothing is kept here; send all items as input")
     absent(body, "background", "prompt", why="a request is answered at once, from its own input")
     absent(body, "top_logprobs", why="only the log-probability of the sampled token is known")
-    shape = (body.get("text") or {}).get("format")
-    if shape and shape.get("type") != "text":
+    if table(table(body, "text"), "format").get("type", "text") != "text":
         raise Refused(
             "text.format is not supported: constrained replies are not sampled from the policy",
             code="unsupported_response_format",
@@ -46,7 +45,7 @@ def read(body: Body) -> ChatRequest:
         calls=calls,
         required=required,
         stream=bool(body.get("stream")),
-        logprobs="message.output_text.logprobs" in (body.get("include") or ()),
+        logprobs="message.output_text.logprobs" in str(body.get("include")),
     )
 
 

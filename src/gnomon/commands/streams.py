@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -65,6 +66,7 @@ def status_line() -> Iterator[Callable[[str], None]]:
     def show(text: str) -> None:
         nonlocal width
         if sys.stderr.isatty():
+            text = text[: shutil.get_terminal_size().columns - 1]
             sys.stderr.write(f"\r{text:<{width}}" + "\r" * (not text))
             sys.stderr.flush()
             width = len(text)

@@ -21,10 +21,13 @@ LANES = 64
 
 def steadily(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     """A function of each number, with a tensor of the same shape."""
-    missing = -values.numel() % LANES
-    if not missing or values.device.type != "cpu":
+    if values.device.type != "cpu":
         return function(values)
-    return function(pad(values.reshape(-1), (0, missing)))[:-missing].view(values.shape)
+    values, missing = (
+        values.contiguous(),
+        -values.numel() % LANES,
+    )  # The rows of a part of a tensor leave some over too.
+    return function(pad(values.view(-1), (0, missing)))[:-missing].view(values.shape) if missing else function(values)
 
 
 def settle_activations(model: nn.Module) -> None:

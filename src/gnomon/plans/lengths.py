@@ -11,7 +11,7 @@ from pathlib import Path
 from gnomon.config import RunConfig
 from gnomon.envs import Env
 from gnomon.envs.agent import Launch
-from gnomon.errors import ConfigError, ModelError
+from gnomon.errors import ConfigError, ModelError, RunError
 from gnomon.models.folder import TINY, config_folder, image_token
 from gnomon.models.hub import cached, hub_name
 from gnomon.models.tokenizer import Tokenizer
@@ -21,6 +21,7 @@ from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import make_env
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
+from gnomon.store.layout import RECIPE
 from gnomon.training.evaluate import first
 
 __all__ = ["Lengths", "described", "recorded_lengths", "supposed_lengths"]
@@ -152,6 +153,11 @@ def with_tokenizer(path: str) -> Path:
 def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
     """Lengths that a run has recorded: the mean of its replies, and the share of them that was trained."""
     steps = [row["metrics"] for row in reader.metrics()]
+    if not steps:
+        raise RunError(
+            "E409", "the run has no finished step", where=str(reader.folder),
+            why="the lengths of its replies are not known", fix=f"gnomon plan {reader.folder / RECIPE}",
+        )  # fmt: skip
     calls = mean([step.get("program/calls", 1.0) for step in steps])
     supposed = supposed_lengths(config, reply=max(1, round(mean([step["length"] for step in steps]) / max(1.0, calls))))
     shares = [step["trained"] / max(1.0, step["tokens"]) for step in steps if "trained" in step]

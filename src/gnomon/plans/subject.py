@@ -63,11 +63,12 @@ class Subject:
 def subject_of(config: RunConfig, device: Device, lengths: Lengths) -> Subject:
     """What is planned, from the settings of a run and the `config.json` of its model.
 
-    Raises: ConfigError E073 for a run on the Tinker service; ModelError E340 of `trainable`.
+    Raises: ConfigError E073 for a run on the Tinker service; ModelError E340 of `require_packed`.
     """
     if config.placement.learner is LearnerPlace.SERVICE:
         what, fix = "a run on the Tinker service cannot be planned", "learner=local engine=embedded"
         raise ConfigError("E073", what, where="learner", why="its machines are not known", fix=fix)
+    require_packed(config)
     whole = layout_of(config, device)
     sampler = sampling_model(config)
     return Subject(
@@ -80,6 +81,19 @@ def subject_of(config: RunConfig, device: Device, lengths: Lengths) -> Subject:
         reference=reference_model(config, whole, sampler),
         sequences=texts(lengths.prompts, lengths.conversations(config.rollout.group), lengths.conversation),
     )
+
+
+def require_packed(config: RunConfig) -> None:
+    """Raises: ModelError E340 for a model that computes by transformers' own forward alone."""
+    folder = described(config.policy.path)
+    if not packs(folder):
+        raise ModelError(
+            "E340",
+            f"the passes of {table(folder / 'config.json').get('model_type')} cannot be counted",
+            where=f"policy.path={config.policy.path}",
+            why="they are computed by transformers' own forward, which reads the values of tensors",
+            fix="run one step, which reports its time and memory: gnomon train … steps=1",
+        )
 
 
 def sampling_model(config: RunConfig) -> Deep:
@@ -108,17 +122,6 @@ def layout_of(config: RunConfig, device: Device) -> Whole:
 
 
 def trainable(config: RunConfig, whole: Whole, layers: int = 0) -> Policy:
-    """The policy that a learner trains, without numbers. Args: layers: 0 for all.
-
-    Raises: ModelError E340 for a model that computes by transformers' own forward alone.
-    """
+    """The policy that a learner trains, without weights. Args: layers: 0 for all."""
     folder = described(config.policy.path)
-    if not packs(folder):
-        raise ModelError(
-            "E340",
-            f"the passes of {table(folder / 'config.json').get('model_type')} cannot be counted",
-            where=f"policy.path={config.policy.path}",
-            why="they are computed by transformers' own forward, which reads the values of tensors",
-            fix="run one step, which reports its time and memory: gnomon train … steps=1",
-        )
     return sparing(config, meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole))

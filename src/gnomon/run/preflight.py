@@ -40,7 +40,8 @@ def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str
 
     def watch(axis: Axis, judged: int) -> None:
         slow = time.monotonic() - began > SLOW
-        without = f"; {word_of('audit.acknowledge', [axis.value])} leaves this axis out" if slow else ""
+        fix = word_of("audit.acknowledge", [*config.audit.acknowledge, axis.value])
+        without = f"; {fix} leaves this axis out" if slow else ""
         show(f"{axis.value}, {judged:,} replies judged{without}")
 
     draws = config.budget.steps * config.rollout.prompts
@@ -50,7 +51,7 @@ def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str
     )  # fmt: skip
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]
-        rules = [finding.rule for finding in report.blocking]
+        rules = [*config.audit.acknowledge, *(finding.rule for finding in report.blocking)]
         refusals = [refused(finding, config.env.type, env, rules) for finding in broken or report.blocking]
         raise ConfigErrors([with_code(refusals[0], report.repair), *refusals[1:]] if report.repair else refusals)
     for finding in report.findings:
