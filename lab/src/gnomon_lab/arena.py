@@ -64,7 +64,7 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
     torch.set_num_threads(config.threads)
     if len(set(names)) < 2:
         raise ConfigError("E184", "a match needs two different players", where=" ".join(names))
-    precision = Precision.only(getattr(torch, config.policy.dtype))
+    precision = Precision.only(getattr(torch, config.dtypes.learner))
     policies = {name: saved_policy(name, precision) for name in names}
     tokens = {(policy.tokenizer.folder / "tokenizer.json").read_bytes() for policy in policies.values()}
     if len(tokens) > 1:

@@ -121,7 +121,7 @@ def sleep(config: RunConfig) -> Iterator[ConfigError]:
     """`engine.sleep` where vLLM and the learner do not use one device in turns."""
     learner, placement = config.learner.partition(":")[0], config.placement
     wrong = [
-        (placement.engine is not EngineKind.VLLM, f"engine.type={config.engine.type}", "only vLLM can sleep"),
+        (placement.engine is not EngineKind.VLLM, f"engine.type={placement.engine}", "only vLLM can sleep"),
         (config.rollout.lag > 0, "rollout.lag", "with a lag, it samples while the policy is trained"),
         (placement.samplers > 0, f"launch={config.launch.type}", "a sampler has a device of its own"),
         (placement.learner_has_own_device, f"learner={learner}", "the learner has a device of its own"),
@@ -143,7 +143,7 @@ def gpus(config: RunConfig) -> Iterator[ConfigError]:
     """`engine.gpus` with an engine or launcher that does not support it, or with the learner's GPUs."""
     placement = config.placement
     wrong = [
-        (placement.engine is not EngineKind.VLLM, f"engine.type={config.engine.type}", "it is a setting of vLLM"),
+        (placement.engine is not EngineKind.VLLM, f"engine.type={placement.engine}", "it is a setting of vLLM"),
         (placement.samplers > 0, f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
     ]
     yield from excluded("engine.gpus", "[]", wrong)
@@ -235,7 +235,7 @@ def truncation(config: RunConfig) -> Iterator[ConfigError]:
     wrong = [
         (
             placement.engine is not EngineKind.EMBEDDED,
-            f"engine.type={config.engine.type}",
+            f"engine.type={placement.engine}",
             "its tokens are kept by scores that are the learner's up to rounding at best",
         ),
         (not placement.same_numbers, f"learner={config.learner}", "it scores whole distributions"),

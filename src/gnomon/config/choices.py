@@ -102,7 +102,7 @@ def computing(config: RunConfig, model: Facts) -> Iterator[Choice]:
 
 def tokens_at_once(config: RunConfig, model: Facts) -> float:
     """Tokens whose activations fit this machine."""
-    width = 4 if config.policy.dtype == "float32" else 2
+    width = 4 if config.dtypes.learner == "float32" else 2
     memory = machine.memory()
     return memory / (SHARE * model.activations * width) if memory and model.activations else float("inf")
 

@@ -1,11 +1,12 @@
-"""Where a run samples and where it learns, decided once from the settings `learner`, `engine`, `launch` and `ranks`."""
+"""Where a run samples and learns, and in which precision: decided once from its settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-__all__ = ["TINKER", "EngineKind", "LearnerPlace", "Placement"]
+__all__ = ["TINKER", "Dtypes", "EngineKind", "LearnerPlace", "Placement"]
 
 TINKER = "tinker:"
 """Beginning of the setting `learner` for a learner on the Tinker service; the base model follows."""
@@ -33,6 +34,24 @@ class EngineKind(StrEnum):
     VLLM = "vllm"
     SERVICE = "tinker"
     OBJECT = "object"
+
+
+class Dtypes(NamedTuple):
+    """The precision of passes, each by its name in torch."""
+
+    learner: str
+    """Of training, and of every policy that only scores."""
+    engine: str
+
+    @classmethod
+    def of(cls, policy: str, engine: str) -> Dtypes:
+        """Args: as the settings `policy.dtype` and `engine.dtype`."""
+        return cls(policy, policy if engine == "policy" else engine)
+
+    @property
+    def differ(self) -> bool:
+        """Whether the engine rounds otherwise than the learner."""
+        return self.learner != self.engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

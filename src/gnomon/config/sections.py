@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from gnomon.config.placement import Placement
+from gnomon.config.placement import Dtypes, Placement
 from gnomon.objectives.declaration import Declaration, Need
 from gnomon.objectives.options import declared
 
@@ -535,9 +535,9 @@ class RunConfig(Section):
         return Placement.of(self.learner, self.engine.type, self.ranks, self.launch.samplers, self.launch.type)
 
     @property
-    def engine_dtype(self) -> str:
-        """Precision of the engine, by its own name."""
-        return self.policy.dtype if self.engine.dtype == "policy" else self.engine.dtype
+    def dtypes(self) -> Dtypes:
+        """In which precision the run samples and learns."""
+        return Dtypes.of(self.policy.dtype, self.engine.dtype)
 
     @property
     def ahead(self) -> int:

@@ -142,7 +142,7 @@ def chosen_dtype(config: RunConfig, dtype: str, merged: bool) -> str:
                 fix=f"leave out --dtype, or merge the adapter into its base model: --merged --dtype {dtype}",
             )  # fmt: skip
         return "float32"
-    return dtype or config.policy.dtype
+    return dtype or config.dtypes.learner
 
 
 def write_model(

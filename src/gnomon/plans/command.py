@@ -42,8 +42,7 @@ def plan_of(config: RunConfig, name: str, prompt: int | None, reply: int | None,
             lengths = recorded_lengths(config, reader)
     else:
         lengths = supposed_lengths(config, prompt, reply)
-    dtypes = (config.policy.dtype, config.engine_dtype)
-    hardware = device(name, resident(), dtypes)
+    hardware = device(name, resident(), config.dtypes)
     if hardware.measured:  # Now the program holds a tokenizer and what first passes leave, as it does in a run.
         hardware = replace(calibrated(hardware), program=resident())
     plan = planned(config, hardware, lengths)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from gnomon.config import RunConfig
@@ -16,7 +15,6 @@ from gnomon.models.backends import fits_flex, packs
 from gnomon.models.folder import table
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy, Whole
-from gnomon.models.precision import Precision
 from gnomon.objectives import Objective
 from gnomon.plans.attention import PlannedFlex
 from gnomon.plans.depth import Deep
@@ -25,7 +23,7 @@ from gnomon.plans.lengths import Lengths, described
 from gnomon.plans.passes import meta_policy, texts
 from gnomon.run.makers.learner import sparing
 from gnomon.run.makers.objective import full_kl, make_objective
-from gnomon.run.makers.policy import make_adapter, make_precision
+from gnomon.run.makers.policy import make_adapter, make_engine_precision, make_precision
 
 __all__ = ["Subject", "subject_of", "trainable"]
 
@@ -98,7 +96,7 @@ def require_packed(config: RunConfig) -> None:
 
 def sampling_model(config: RunConfig) -> Deep:
     """The policy of an engine."""
-    folder, precision = described(config.policy.path), Precision.only(getattr(torch, config.engine_dtype))
+    folder, precision = described(config.policy.path), make_engine_precision(config)
     return Deep(lambda layers: meta_policy(folder, precision, make_adapter(config, True), layers))
 
 
@@ -107,7 +105,7 @@ def reference_model(config: RunConfig, whole: Whole, sampler: Deep) -> Deep:
     if not config.policy.reference and whole is not PlannedFlex:
         return sampler
     folder = described(config.policy.reference or config.policy.path)
-    precision = Precision.only(getattr(torch, config.engine_dtype))
+    precision = make_engine_precision(config)
     adapter = None if config.policy.reference else make_adapter(config, True)
     return Deep(lambda layers: meta_policy(folder, precision, adapter, layers, whole))
 

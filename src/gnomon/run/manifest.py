@@ -118,7 +118,7 @@ def engine_body(config: RunConfig) -> Any:
         {"arguments": {**parallel, **engine.arguments}} if config.placement.engine is EngineKind.VLLM else {}
     )
     body |= {"batch_invariant": True} if engine.batch_invariant else {}
-    body |= {"dtype": engine.dtype} if engine.dtype not in ("policy", config.policy.dtype) else {}
+    body |= {"dtype": engine.dtype} if config.dtypes.differ else {}
     body |= {"round_weights": engine.round_weights} if engine.round_weights != "no" else {}
     return {"type": engine.type, **body} if body else engine.type
 

@@ -73,9 +73,9 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     tasks = [task for _, task in first(env.tasks("train"), config.rollout.prompts)]
     prompts = [joined(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
     sampling = replace(make_sampling(config), stop_ids=renderer.stop)
-    own, dtypes = config.engine.type, get_args(Policy.model_fields["dtype"].annotation)
-    engines = [own] if config.placement.engine is EngineKind.SERVICE else dict.fromkeys(["embedded", own])
-    for dtype in [config.policy.dtype] if config.placement.learner is not LearnerPlace.LOCAL else dtypes:
+    own, dtypes = config.placement.engine, get_args(Policy.model_fields["dtype"].annotation)
+    engines = [own] if own is EngineKind.SERVICE else dict.fromkeys([EngineKind.EMBEDDED, own])
+    for dtype in [config.dtypes.learner] if config.placement.learner is not LearnerPlace.LOCAL else dtypes:
         some = [
             settings_of(config, dtype, engine, engine_dtype)
             for engine in engines
@@ -84,9 +84,9 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
         yield from beside(some, prompts, sampling, tokenizer, tell)
 
 
-def settings_of(config: RunConfig, dtype: str, engine: str, engine_dtype: str) -> RunConfig:
+def settings_of(config: RunConfig, dtype: str, engine: EngineKind, engine_dtype: str) -> RunConfig:
     policy = config.policy.model_copy(update={"dtype": dtype})
-    engines = config.engine.model_copy(update={"type": engine, "dtype": engine_dtype})
+    engines = config.engine.model_copy(update={"type": str(engine), "dtype": engine_dtype})
     return config.model_copy(update={"policy": policy, "engine": engines})
 
 
@@ -108,7 +108,7 @@ def beside(
             return
         undo.callback(close, learner)
         for config in configs:
-            tell(f"learner {config.policy.dtype}, {config.engine.type} {config.engine.dtype}")
+            tell(f"learner {config.dtypes.learner}, {config.placement.engine} {config.dtypes.engine}")
             yield line(config, learner, prompts, sampling, tokenizer)
 
 
@@ -142,7 +142,11 @@ def line(
 
 
 def names(config: RunConfig) -> dict[str, str]:
-    return {"engine": config.engine.type, "dtype": config.policy.dtype, "engine_dtype": config.engine.dtype}
+    return {
+        "engine": str(config.placement.engine),
+        "dtype": config.dtypes.learner,
+        "engine_dtype": config.dtypes.engine,
+    }
 
 
 def failed(config: RunConfig, error: GnomonError) -> Line:
@@ -169,4 +173,4 @@ def line_text(line: Line) -> str:
 def finer(config: RunConfig) -> str:
     """As `in_float16`."""
     family = str(table(model_folder(config.policy.path) / "config.json").get("model_type", ""))
-    return in_float16(config.policy.dtype, config.engine_dtype, family)
+    return in_float16(*config.dtypes, family)

@@ -46,7 +46,7 @@ def budget_text(study: Study, cells: list[Cell]) -> str:
 
     configs = {arm: study.config(arm, study.seeds[0]) for arm in dict.fromkeys(cell.arm for cell in cells)}
     torch.set_num_threads(max(config.threads for config in configs.values()))
-    dtypes = {dtype for config in configs.values() for dtype in (config.policy.dtype, config.engine_dtype)}
+    dtypes = {dtype for config in configs.values() for dtype in config.dtypes}
     here = calibrated(device("cpu", resident(), dtypes))
     seconds = {}
     for arm, config in configs.items():

@@ -23,13 +23,21 @@ from gnomon.learners.base import Learner
 from gnomon.models.backends import has_experts
 from gnomon.models.folder import model_folder, table
 from gnomon.models.policy import Policy
-from gnomon.models.precision import Precision, require_range
+from gnomon.models.precision import require_range
 from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import LONG_PROBE, PROBE
 from gnomon.rendering import Renderer, joined
 from gnomon.run.loops import finished
-from gnomon.run.makers.policy import attention_of, make_adapter, make_device, make_policy, make_precision, policy_of
+from gnomon.run.makers.policy import (
+    attention_of,
+    make_adapter,
+    make_device,
+    make_engine_precision,
+    make_policy,
+    make_precision,
+    policy_of,
+)
 from gnomon.run.sample_stats import sample_stats
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
@@ -65,7 +73,7 @@ def make_engine(config: RunConfig, learner: Learner | None = None) -> Embedded |
     if config.placement.engine is EngineKind.SERVICE:
         return TinkerEngine(tokenizer, COARSE)
     where = "policy.dtype" if config.engine.dtype == "policy" else "engine.dtype"
-    require_range(table(tokenizer.folder / "config.json").get("model_type", ""), config.engine_dtype, where)
+    require_range(table(tokenizer.folder / "config.json").get("model_type", ""), config.dtypes.engine, where)
     return make_vllm(config) if config.placement.engine is EngineKind.VLLM else make_embedded(config, learner)
 
 
@@ -78,7 +86,7 @@ def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded
     if policy := beside(config, learner):
         return Embedded(policy, bound=bound, threads=config.threads)
     engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
-    precision = Precision.only(getattr(torch, config.engine_dtype))
+    precision = make_engine_precision(config)
     device = "" if engine.device == "policy" else engine.device
     policy = make_policy(config, precision, blank=False, device=device)
     return Embedded(
@@ -104,7 +112,7 @@ def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
 def probe_bound(config: RunConfig) -> float:
     """Largest difference of a probe between the learner and an engine of Gnomon's own. Two attentions differ by as much
     as the dtype rounds; in float32 by so little that an old layer is still seen."""
-    coarse = config.policy.dtype != "float32" and attention_of(config) != "exact"
+    coarse = make_precision(config).compute is not torch.float32 and attention_of(config) != "exact"
     return COARSE if coarse or numbers_differ(config) else LOADED[torch.float32]
 
 
@@ -125,10 +133,11 @@ def apart(config: RunConfig) -> bool:
 
 def numbers_differ(config: RunConfig) -> bool:
     """Whether an engine has another dtype than the learner, rounded weights, or another device."""
-    engine, learner = config.engine, config.policy
-    if config.engine_dtype != learner.dtype or engine.round_weights != "no":
+    engine = config.engine
+    if config.dtypes.differ or engine.round_weights != "no":
         return True
-    return engine.device != "policy" and make_device(engine.device, "engine.device") != make_device(learner.device)
+    own = make_device(config.policy.device)
+    return engine.device != "policy" and make_device(engine.device, "engine.device") != own
 
 
 def make_vllm(config: RunConfig) -> VLLM:
@@ -136,7 +145,7 @@ def make_vllm(config: RunConfig) -> VLLM:
     folder, engine = model_folder(config.policy.path), config.engine
     positions = table(folder / "config.json").get("max_position_embeddings")
     arguments = {
-        "dtype": config.engine_dtype,
+        "dtype": config.dtypes.engine,
         "max_model_len": min(config.rollout.context, positions or config.rollout.context),
         **({"kv_cache_memory_bytes": round(engine.cache_gib * 2**30)} if engine.cache_gib else {}),
         **({"tensor_parallel_size": len(engine.gpus)} if len(engine.gpus) > 1 else {}),
@@ -147,12 +156,12 @@ def make_vllm(config: RunConfig) -> VLLM:
         (engine.python, str(WORKER)),
         arguments=arguments,
         adapter=make_adapter(config, blank=False),
-        bound=COARSE if numbers_differ(config) else LOADED.get(getattr(torch, config.policy.dtype), COARSE),
+        bound=COARSE if numbers_differ(config) else LOADED.get(make_precision(config).compute, COARSE),
         patience=engine.seconds,
         restarts=engine.restarts,
         threads=config.threads,
         batch_invariant=engine.batch_invariant,
-        head=config.policy.dtype,
+        head=config.dtypes.learner,
         sleeps=engine.sleep,
         gpus=engine.gpus,
     )
@@ -189,7 +198,7 @@ def compare_with_learner(
     """
     prompts = probe_prompts(renderer, env, config.rollout.context)
     own = policy_of(engine)
-    where = f"{type(own.model).__name__ if own else config.policy.path} in {config.engine_dtype}"
+    where = f"{type(own.model).__name__ if own else config.policy.path} in {config.dtypes.engine}"
     exact, gaps = may_be_exact(config), list[float]()
     if isinstance(engine, Embedded) and exact:
         one = 1 in (env.max_turns, config.rollout.turns) and not config.eval.sets
@@ -205,7 +214,7 @@ def compare_with_learner(
     if exact:
         engine.tier = tier_of(mismatch, config)
     differs = numbers_differ(config) or config.placement.engine is EngineKind.SERVICE
-    bound = COARSE if differs else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
+    bound = COARSE if differs else ROUNDING.get(make_precision(config).compute, COARSE)
     if not mismatch <= bound:
         raise NumericsError(
             "E204",

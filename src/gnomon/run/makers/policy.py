@@ -18,7 +18,16 @@ from gnomon.models.padded import Padded
 from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 
-__all__ = ["attention_of", "make_device", "make_policy", "make_precision", "make_whole", "policy_of", "with_attention"]
+__all__ = [
+    "attention_of",
+    "make_device",
+    "make_engine_precision",
+    "make_policy",
+    "make_precision",
+    "make_whole",
+    "policy_of",
+    "with_attention",
+]
 
 
 def make_policy(
@@ -110,4 +119,9 @@ def make_adapter(config: RunConfig, blank: bool) -> Adapter | None:
 
 def make_precision(config: RunConfig) -> Precision:
     """Of a policy that is trained; `Precision.alone` is that of the others."""
-    return Precision(compute=getattr(torch, config.policy.dtype))
+    return Precision(compute=getattr(torch, config.dtypes.learner))
+
+
+def make_engine_precision(config: RunConfig) -> Precision:
+    """Of a policy that samples in this process."""
+    return Precision.only(getattr(torch, config.dtypes.engine))

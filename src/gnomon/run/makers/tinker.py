@@ -8,6 +8,7 @@ from gnomon.learners.tinker import TinkerLearner
 from gnomon.models.folder import model_folder, table
 from gnomon.objectives import Objective
 from gnomon.run.makers.learner import make_adam
+from gnomon.run.makers.policy import make_adapter
 
 __all__ = ["make_tinker_learner"]
 
@@ -21,9 +22,10 @@ def make_tinker_learner(config: RunConfig, row: Objective) -> TinkerLearner:
             "training on observations there is not implemented",
         )
         raise ConfigError("E048", what, where="objective.type", why=why, fix="objective=grpo")
+    adapter = make_adapter(config, blank=True)
     return TinkerLearner(
         config.placement.target,
-        rank=config.policy.lora.rank,
+        rank=adapter.rank if adapter else 0,
         seed=config.seed,
         optimizer=make_adam(config),
         vocabulary=int(table(model_folder(config.policy.path) / "config.json")["vocab_size"]),
