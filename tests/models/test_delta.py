@@ -6,6 +6,7 @@ import inspect
 import random
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from engines.test_admission import TALKS, run
 from gnomon.engines.base import Tier
 from gnomon.models.decode import Plan
 from gnomon.models.delta import CHUNK, Inputs
-from gnomon.models.delta_decode import Recurrence
 from gnomon.models.delta_tree import Chunks, Convolution, before
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -168,12 +168,15 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(rank: int, tmp_path: Pat
         assert halves.fingerprint == whole.fingerprint and whole.manifest["tier"] == Tier.EXACT.value
 
 
-def test_only_a_model_with_gated_delta_layers_ends_chunks() -> None:
+def test_only_a_model_with_gated_delta_layers_ends_chunks(tmp_path: Path) -> None:
     """A pass that ends one is not replayed, which would cost other models a pass in 32 of each row."""
-    recurrence, token = Recurrence(torch.device("cpu")), torch.ones(1, 1)
-    plan = Plan(prompts=[31], new=[], moved=[], group=[0], depth=[0], copied=[], most=1, furthest=64)
-    recurrence.follow(plan, 1)
-    assert not recurrence.ends_chunk
-    inputs = Inputs(*(torch.ones(1, 1, 2) for _ in range(3)), -token, token)
-    recurrence.delta_rule(0, inputs, torch.tensor([31]))
-    assert recurrence.ends_chunk
+    for policy, ends in ((Policy.load("tiny"), False), (Policy.load(save("qwen3_5", tmp_path)), True)):
+        layout = policy.decode()
+        first = Plan(prompts=[CHUNK - 2], new=[0], moved=[], group=[0], depth=[0], copied=[], most=1, furthest=64)
+        layout.follow(first)
+        with torch.no_grad():
+            policy.hidden(torch.arange(1, CHUNK), layout)
+        layout.follow(replace(first, new=[], depth=[1]))
+        assert (layout.shape is None) == ends
+        layout.follow(replace(first, new=[], depth=[2]))
+        assert layout.shape is not None

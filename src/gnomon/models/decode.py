@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from gnomon.models.attention import QUERIES, SPAN, Flat, Form, Prefix, additive, blocks, capped, shares, weighed
-from gnomon.models.delta import Inputs
-from gnomon.models.delta_decode import Recurrence
 from gnomon.models.kernels import compiles
 
 __all__ = ["Decode", "Plan"]
@@ -56,7 +54,6 @@ class Decode(Flat):
         self._prompts: dict[int, Slots] = {}
         self._own: dict[int, Slots] = {}
         """Of the layers with attention."""
-        self._recurrence = Recurrence(self.device)
         self._zeros: dict[int, Tensor] = {}
         """Tables of `_filled` by their last dimension, whose rows past the first `folds` stay zero."""
         self._tables = 0
@@ -75,7 +72,6 @@ class Decode(Flat):
         for layer in self._own.values():
             self._tables += layer.room(self.most, self.near_size, plan.furthest)
             layer.copy(plan.copied)
-        self._recurrence.follow(plan, self.most)
         self.longest = max(plan.prompts)
         self.prompts = self._tensor(plan.prompts)
         """[P] length of every prompt."""
@@ -101,16 +97,15 @@ class Decode(Flat):
     def nbytes(self) -> int:
         """Of what is kept of all layers."""
         slots = [*self._prompts.values(), *self._own.values()]
-        return sum(slot.keys.nbytes + slot.values.nbytes for slot in slots) + self._recurrence.nbytes
+        return sum(slot.keys.nbytes + slot.values.nbytes for slot in slots)
 
     @property
     def shape(self) -> tuple[int, ...] | None:
         """Passes with the same one run the same kernels on the same tables, whatever the values in `moving` are. None
-        for a pass that begins prompts or rows or ends a chunk, and for the first of a batch."""
-        if self.prefix is not None or self.tail or not self._own or self._recurrence.ends_chunk:
+        for a pass that begins prompts or rows, and for the first of a batch."""
+        if self.prefix is not None or self.tail or not self._own:
             return None
-        tables = self._tables + self._recurrence.grown
-        return len(self.place), len(self.prompts), self.far_size, self.near_size, self.lanes, tables
+        return len(self.place), len(self.prompts), self.far_size, self.near_size, self.lanes, self._tables
 
     @property
     def moving(self) -> list[Tensor]:
@@ -139,14 +134,6 @@ class Decode(Flat):
         self._remember(prompts, own, key[cut:], value[cut:])
         begun = self.prefix.attend(q, k, v, form)
         return torch.cat([begun, self._rows(query[cut:], prompts, own, form)])
-
-    def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
-        """As of `delta_layer.Recurrent`."""
-        return self._recurrence.convolve(layer, inputs, weight, self.positions[-len(self.place) :])
-
-    def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
-        """As of `delta_layer.Recurrent`."""
-        return self._recurrence.delta_rule(layer, inputs, self.positions[-len(self.place) :])
 
     def _remember(self, prompts: Slots, own: Slots, key: Tensor, value: Tensor) -> None:
         """Write the tokens of the rows, and in front of a row's first one the end of its prompt behind whole spans."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,29 +16,43 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gnomon.models.attention import QUERIES
+from gnomon.models.decode import Decode, Plan
 from gnomon.models.delta import CHUNK, Inputs, after
 from gnomon.models.delta_tree import Chunks, before, convolve, shift
 
-__all__ = ["Recurrence"]
+__all__ = ["DeltaDecode", "Recurrence"]
 
 Pairs = Sequence[tuple[int, int]]
 
 
-class Plan(Protocol):
-    """As of `decode.Plan`."""
+class DeltaDecode(Decode):
+    """The layout of decoding for a model with gated delta layers."""
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        super().__init__(device)
+        self._recurrence = Recurrence(self.device)
+
+    def follow(self, plan: Plan) -> None:
+        super().follow(plan)
+        self._recurrence.follow(plan, self.most)
 
     @property
-    def prompts(self) -> Sequence[int]: ...
+    def nbytes(self) -> int:
+        return super().nbytes + self._recurrence.nbytes
+
     @property
-    def new(self) -> Sequence[int]: ...
-    @property
-    def moved(self) -> Pairs: ...
-    @property
-    def group(self) -> Sequence[int | None]: ...
-    @property
-    def depth(self) -> Sequence[int]: ...
-    @property
-    def copied(self) -> Pairs: ...
+    def shape(self) -> tuple[int, ...] | None:
+        """As of `Decode`; None for a pass that ends a chunk too."""
+        shape = super().shape
+        return None if shape is None or self._recurrence.ends_chunk else (*shape, self._recurrence.grown)
+
+    def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
+        """As of `delta_layer.Recurrent`."""
+        return self._recurrence.convolve(layer, inputs, weight, self.positions[-len(self.place) :])
+
+    def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
+        """As of `delta_layer.Recurrent`."""
+        return self._recurrence.delta_rule(layer, inputs, self.positions[-len(self.place) :])
 
 
 class Tables(NamedTuple):
@@ -87,7 +101,7 @@ class Recurrence:
     @property
     def ends_chunk(self) -> bool:
         """Whether a row's state moves on by a chunk in this pass."""
-        return bool(self._own and self._now.full)
+        return bool(self._now.full)
 
     def convolve(self, layer: int, inputs: Tensor, weight: Tensor, position: Tensor) -> Tensor:
         """As of `delta_layer.Recurrent`. Args: position: [B] of the token of every row in its text."""

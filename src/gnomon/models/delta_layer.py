@@ -39,11 +39,12 @@ class Recurrent(Protocol):
         ...
 
 
-def connect(model: torch.nn.Module) -> None:
-    """Let the layers of a model ask the layout of the pass."""
-    for module in model.modules():
-        if type(module).__name__ in LAYERS:
-            module.forward = partial(mix, module, module.forward)
+def connect(model: torch.nn.Module) -> bool:
+    """Let the layers of a model ask the layout of the pass. Returns: whether there are any."""
+    layers = [module for module in model.modules() if type(module).__name__ in LAYERS]
+    for module in layers:
+        module.forward = partial(mix, module, module.forward)
+    return bool(layers)
 
 
 def mix(module: Any, forward: Callable[..., Tensor], hidden_states: Tensor, **kwargs: Any) -> Tensor:

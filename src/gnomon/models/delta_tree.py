@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnomon.models.delta import CHUNK, Chunk, Inputs, after, chunk, outputs
 from gnomon.models.precision import at_least
-from gnomon.models.trie import Places, Trie
+from gnomon.models.trie import Places
 
 __all__ = ["Chunks", "Level", "OverTrie", "before", "convolve", "shift"]
 
@@ -106,15 +106,21 @@ class Chunks:
 
 
 class OverTrie:
-    """The part of a whole pass's layout that gated delta layers ask."""
+    """The part of a whole pass's layout that gated delta layers ask. It computes nothing before one does."""
 
-    def __init__(self, trie: Trie, device: torch.device | str) -> None:
-        self._branches, self._device = trie.branches, device
-        self._steps: dict[int, Tensor] = {}
+    branches: Sequence[Branch]
+    """Of the trie."""
+    positions: Tensor
+    """As of `Flat`."""
 
     @cached_property
     def _chunks(self) -> Chunks:
-        return Chunks(self._branches, self._device)
+        return Chunks(self.branches, self.positions.device)
+
+    @cached_property
+    def _steps(self) -> dict[int, Tensor]:
+        """Tables of `before` by their width."""
+        return {}
 
     def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
         return Convolution.apply(inputs, weight, self._before(weight.shape[1]))  # type: ignore[no-any-return, no-untyped-call]
@@ -125,7 +131,7 @@ class OverTrie:
     def _before(self, width: int) -> Tensor:
         """As `before`."""
         if width not in self._steps:
-            self._steps[width] = torch.from_numpy(before(self._branches, width)).to(self._device)
+            self._steps[width] = torch.from_numpy(before(self.branches, width)).to(self.positions.device)
         return self._steps[width]
 
 

@@ -43,8 +43,7 @@ class Flex(OverTrie, Flat):
     """
 
     def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
-        super().__init__(trie, device)
-        self.positions = trie.positions.to(device)
+        self.branches, self.positions = trie.branches, trie.positions.to(device)
         size = -(-len(trie) // SIDE) * SIDE
         self._end = np.arange(1, size + 1)
         self._end[: len(trie)] = ends(trie)

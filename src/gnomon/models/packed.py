@@ -25,8 +25,7 @@ class Packed(OverTrie, Flat):
     """
 
     def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
-        super().__init__(trie, device)
-        self.positions, self.bands = trie.positions.to(device), bands(trie, device)
+        self.branches, self.positions, self.bands = trie.branches, trie.positions.to(device), bands(trie, device)
         self._rows: dict[tuple[int, int], Rows] = {}
         self._masks: dict[int | None, list[Tensor]] = {}
 

@@ -27,6 +27,7 @@ from gnomon.models.attention import MIN_ROWS, NAME, Layout, attend_by_layout
 from gnomon.models.backends import packs
 from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
+from gnomon.models.delta_decode import DeltaDecode
 from gnomon.models.delta_layer import connect
 from gnomon.models.experts import STEADY, mixed
 from gnomon.models.folder import AGAIN, base_hash, image_token, model_folder
@@ -151,8 +152,8 @@ class Policy(torch.nn.Module):
         self.scale = scale_of(reads)
         self.most_scores = 0
         """Scores over the vocabulary held at once; 0: as many as suit the device."""
+        self.has_delta_layers = whole.attention is not None and connect(model)
         if whole.attention is not None:
-            connect(model)
             settle_activations(model)
             if model.config.model_type in STEADY:
                 model.set_experts_implementation(NAME)
@@ -387,7 +388,7 @@ class Policy(torch.nn.Module):
 
     def decode(self) -> Decode:
         """The layout of decoding, as `Decode`."""
-        return Decode(self.device)
+        return DeltaDecode(self.device) if self.has_delta_layers else Decode(self.device)
 
     def forward(
         self,

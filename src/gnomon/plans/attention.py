@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from gnomon.models.attention import Form
-from gnomon.models.delta_tree import OverTrie
 from gnomon.models.flex import Flex
 from gnomon.models.trie import Trie
 
@@ -20,8 +19,7 @@ class PlannedFlex(Flex):
     """The same pass on the meta device. Its products are those of the pairs that see each other."""
 
     def __init__(self, trie: Trie, device: torch.device | str = "meta") -> None:
-        OverTrie.__init__(self, trie, device)
-        self.positions = trie.positions.to(device)
+        self.branches, self.positions = trie.branches, trie.positions.to(device)
         self.key_counts = trie.positions + 1
         """[T] keys that every query sees."""
 
