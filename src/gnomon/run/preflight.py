@@ -52,7 +52,7 @@ def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]
         rules = [*config.audit.acknowledge, *(finding.rule for finding in report.blocking)]
-        refusals = [refused(finding, config.env.type, env, rules) for finding in broken or report.blocking]
+        refusals = once([refused(finding, config.env.type, env, rules) for finding in broken or report.blocking])
         raise ConfigErrors([with_code(refusals[0], report.repair), *refusals[1:]] if report.repair else refusals)
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
@@ -60,12 +60,21 @@ def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str
     return report.receipt()
 
 
+def once(errors: Sequence[ConfigError]) -> list[ConfigError]:
+    """The errors, without a fix that the last one repeats: the setting that accepts all findings is a long line."""
+    *others, last = errors
+    return [*(with_fix(each, "" if each.fix == last.fix else each.fix) for each in others), last]
+
+
+def with_fix(error: ConfigError, fix: str) -> ConfigError:
+    """The error with another fix."""
+    return ConfigError(error.code, error.what, where=error.where, why=error.why, fix=fix)
+
+
 def with_code(error: ConfigError, code: str) -> ConfigError:
     """The error with a reward that does not have these faults, before its own fix."""
     lines = "\n".join(f"      {line}".rstrip() for line in code.splitlines())
-    return ConfigError(
-        error.code, error.what, where=error.where, why=error.why, fix=f"use this reward:\n{lines}\n   or: {error.fix}"
-    )
+    return with_fix(error, f"use this reward:\n{lines}" + f"\n   or: {error.fix}" * bool(error.fix))
 
 
 def refused(finding: Finding, name: str, env: Env, rules: Sequence[str]) -> ConfigError:
