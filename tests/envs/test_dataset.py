@@ -15,6 +15,7 @@ from gnomon.envs.check import check_env
 from gnomon.envs.rows import hub
 from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.types import Message, Status
+from gnomon.verifiers import LLMJudge
 from models.hub_cache import ONE, TWO, Stored, serving
 
 
@@ -305,7 +306,10 @@ def test_line_ends_inside_a_text_are_no_line_ends(tmp_path: Path) -> None:
         ({"verifier": "numbr"}, "E156", "fix: env.verifier=number"),
         ({"verifier": "choice"}, "E156", "math, number, pattern, polynomial, schema, sets, text and package.module"),
         ({"verifier": "gnomon.verifiers:Choice"}, "E156", "does not compare"),
-        ({"verifier": "gnomon.workers.pool:Pool"}, "E156", "TypeError"),
+        ({"verifier": "gnomon.verifiers:LLMJudge"}, "E156", "does not compare"),
+        ({"verifier": LLMJudge(ask=str)}, "E156", "'LLMJudge' cannot judge a data set"),
+        ({"verifier": "gnomon.workers.pool:Pool"}, "E156", "does not compare"),
+        ({"options": {"answer": {"unit": "cm"}}}, "E156", "unexpected keyword argument 'answer'"),
         ({"options": {"ruless": 1}}, "E156", "ruless"),
     ],
 )

@@ -17,7 +17,8 @@ from gnomon.keys import Key
 from gnomon.run import trial
 from gnomon.run.reward_weights import weigh
 from gnomon.types import Message, Task
-from gnomon.verifiers import NoScore, Verifier
+from gnomon.verifiers import LLMJudge, NoScore, Number, Verifier
+from gnomon.verifiers.endpoint import Endpoint
 from gnomon.workers import Carried, packed
 
 ROWS = [{"prompt": f"{n}+1?", "answer": str(n + 1), "level": n % 3} for n in range(40)]
@@ -118,10 +119,35 @@ def test_what_a_partial_has_set_stays_set():
     assert env.verify(env.train[0], "always").correct and not env.verify(env.train[0], env.train[0].answer).correct
 
 
-@pytest.mark.parametrize("reward", [lambda *given: 1.0, logged(plain), logged(trl), Judge])
+@pytest.mark.parametrize("reward", [lambda *given: 1.0, logged(plain), logged(trl), Judge, Number()])
 def test_a_reward_whose_arguments_are_unknown_is_refused(reward):
     with pytest.raises(ConfigError, match=r"E163(.|\n)*fix: reward="):
         rewarded(ROWS, reward)
+
+
+def test_a_verifier_becomes_a_reward_by_the_line_that_refuses_it():
+    """Both what the verifier is and what its method returns is refused with words that can be pasted."""
+    verifier = Number()
+    with pytest.raises(ConfigError, match="E163") as caught:
+        rewarded(ROWS, verifier)
+    reward = eval(caught.value.fix.removeprefix("reward="), {"VERIFIER": verifier})
+    env = rewarded(ROWS, reward)
+    gold = env.train[0].answer
+    assert env.verify(env.train[0], f"<answer>{gold}</answer>").correct
+    assert not env.verify(env.train[0], f"<answer>{gold}0</answer>").correct
+    verdicts = rewarded(ROWS, lambda reply, task: verifier.verify(task, reply))
+    with pytest.raises(NoScore, match=r"\.reward is the number of a verdict"):
+        verdicts.verify(env.train[0], "4")
+
+
+def test_a_judge_that_cannot_be_asked_is_told_by_its_own_error():
+    judge = LLMJudge(ask=Endpoint(base_url="http://127.0.0.1:1/v1", model="m", tries=1))
+    env = rewarded(ROWS, lambda reply, task: judge.verify(task, reply).reward)
+    with pytest.raises(VerifierError, match="did not answer") as caught:
+        trial.trial(env)
+    error = caught.value
+    assert (error.code, error.where) == ("E115", "http://127.0.0.1:1/v1, model m")
+    assert error.fix.startswith("check that the server runs") and "judging the reply" in error.why
 
 
 @pytest.mark.parametrize(

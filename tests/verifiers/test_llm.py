@@ -64,7 +64,7 @@ def test_a_reply_that_confuses_a_working_judge_gets_no_way_out(server: Server) -
         ("garbage", "not a completion"),
         ("bomb", "not a completion"),
         ("flood", "over 262144 bytes"),
-        ("forbidden", "answered 401"),
+        ("forbidden", "answered 401: bad key"),
         ("silent", "timed out|too long"),
         ("dripping", "too long|timed out"),
         ("hangup", "RemoteDisconnected|ConnectionReset|BadStatusLine|closed"),

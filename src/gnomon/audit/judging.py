@@ -71,6 +71,8 @@ class Judgement:
     """The limit that was exceeded."""
     place: str = ""
     """The place in the code that raised."""
+    error: GnomonError | None = field(default=None, repr=False, compare=False)
+    """What was raised, where it has a code and a fix of its own."""
     seconds: float = 0.0
     """CPU seconds, without imports."""
 
@@ -257,8 +259,9 @@ def judgement_of(bench: Bench, index: int, reply: str, task: Task | None = None)
         if lacks_memory(error):
             raise MemoryError from error
         where, outside = blamed_line(error, bench.verifier), getattr(error, "reward", math.nan)
+        own = error if isinstance(error, GnomonError) else None
         return Judgement(
-            index=index, reply=reply, outcome="raised", detail=describe(error), place=where, reward=outside
+            index=index, reply=reply, outcome="raised", detail=describe(error), place=where, reward=outside, error=own
         )
     if problem:
         outside = getattr(verdict, "reward", math.nan)

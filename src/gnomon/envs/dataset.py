@@ -396,11 +396,14 @@ def ranking(path: str) -> list[str]:
         ) from error
 
 
+@lru_cache(maxsize=64)
 def judge_of(env: Dataset) -> Answered:
     """The verifier of a data set. Raises: ConfigError E156 if no verifier has that name."""
-    options = tuple(sorted((key, tuple(v) if isinstance(v, list) else v) for key, v in env.options.items()))
-    slot = (("strictness", env.strictness), ("correct", env.correct), ("format", env.format), ("gate", env.gate))
-    return verifier_of(env.verifier, (*slot, *options))
+    if not isinstance(env.verifier, str):
+        raise not_answered(type(env.verifier).__name__)
+    slot = {"strictness": env.strictness, "correct": env.correct, "format": env.format, "gate": env.gate}
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in env.options.items()}
+    return verifier_of(env.verifier, {**slot, **options})
 
 
 SHIPPED = {
@@ -411,8 +414,7 @@ SHIPPED = {
 """The verifiers that compare an answer slot with a reference answer, by the name of their module."""
 
 
-@lru_cache(maxsize=64)
-def verifier_of(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
+def verifier_of(name: str, options: Mapping[str, Any]) -> Answered:
     module, colon, attribute = name.partition(":")
     if not colon and name not in SHIPPED:
         spec = find_spec(f"gnomon.verifiers.{name}") if name.isidentifier() else None
@@ -428,13 +430,24 @@ def verifier_of(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
         )
     try:
         kind = getattr(importlib.import_module(module), attribute) if colon else SHIPPED[name]
-        verifier = kind(**dict(options))
+        if isinstance(kind, type) and not issubclass(kind, Answered):
+            raise not_answered(name)
+        verifier = kind(**options)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         why = f"{type(error).__name__}: {error}"
         raise ConfigError(
             "E156", f"the verifier {name!r} cannot be made", where="env.verifier", why=why, fix="env.verifier=text"
         ) from error
     if not isinstance(verifier, Answered):
-        why = "it does not compare an answer slot with a reference answer"
-        raise ConfigError("E156", f"{name!r} cannot judge a data set", where="env.verifier", why=why)
+        raise not_answered(name)
     return verifier
+
+
+def not_answered(name: str) -> ConfigError:
+    """Error E156 for a verifier that does not compare an answer slot with a reference answer."""
+    return ConfigError(
+        "E156", f"{name!r} cannot judge a data set", where="env.verifier",
+        why="it does not compare an answer slot with a reference answer, as classes derived from "
+        "gnomon.verifiers.Answered do",
+        fix="in Python, gnomon.train(rows, reward=lambda reply, task: judge.verify(task, reply).reward)",
+    )  # fmt: skip

@@ -19,6 +19,7 @@ from gnomon.integrations.rewards.base import label
 from gnomon.integrations.rewards.function import FunctionReward, parameters, unknown_parameter, unnamed, uses_answer
 from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
+from gnomon.verifiers import Verifier
 
 __all__ = ["Rewarded", "rewarded"]
 
@@ -109,6 +110,12 @@ def parameter_names(reward: Any) -> Collection[str]:
         raise ConfigError(
             "E163", f"the reward is the class {reward.__name__} and must be an object", where="reward",
             why="calling a class makes an object and not a score", fix=f"reward={reward.__name__}()",
+        )  # fmt: skip
+    if isinstance(reward, Verifier) and not callable(reward):
+        raise ConfigError(
+            "E163", f"the reward is the verifier {type(reward).__name__} and must be a function", where="reward",
+            why="a verifier is given a task and a reply, and returns a verdict and not a score",
+            fix="reward=lambda reply, task: VERIFIER.verify(task, reply).reward",
         )  # fmt: skip
     try:
         names = parameters(reward)

@@ -134,6 +134,10 @@ def broken(env: Env, judgement: Judgement) -> VerifierError:
         return VerifierError("E109", what, where=defined(env), why="verifiers run in worker processes")
     where = quoted(judgement.place) or defined(env)
     why = f"it was judging the reply {judgement.reply!r:.80} to train task {judgement.index}"
+    if own := judgement.error:
+        return VerifierError(
+            own.code, own.what, where=own.where or where, why="; ".join(filter(None, (own.why, why))), fix=own.fix
+        )
     fix = corrected(where, judgement.detail) or "correct this line and start again; nothing was started"
     if kind == "NoScore":
         return VerifierError("E105", message, where=where, why=why, fix=fix)

@@ -69,7 +69,7 @@ class Endpoint:
             else:
                 if status == 200:
                     return self.read(raw)
-                problem, again = f"the server answered {status}", status in AGAIN
+                problem, again = f"the server answered {status}{self.reason(raw)}", status in AGAIN
             if not (again and repeats.another(problem)):
                 raise self.broken(problem)
             time.sleep(self.pause * 2 ** (repeats.count - 1))
@@ -112,6 +112,17 @@ class Endpoint:
             raise self.broken("the answer is not a completion: its content is not text")
         return content
 
+    def reason(self, raw: bytes) -> str:
+        """What the server says about a request that it refused, after a colon; empty if it says nothing."""
+        text = raw.decode("utf-8", "replace")
+        try:
+            body: Any = strict_json(text, max_length=MAX_BYTES)
+            text = str(body["error"]["message"])
+        except (Malformed, LookupError, TypeError):
+            pass  # The server does not speak OpenAI's protocol, and the beginning of its answer shows what it is.
+        text = text.replace(self.secret(), "…") if self.key else text  # Some servers repeat the key.
+        return f": {' '.join(text.split())[:200]}" if text.strip() else ""
+
     def secret(self) -> str:
         """The key. Raises: ConfigError E114 if the environment variable is not set."""
         value = os.environ.get(self.key, "")
@@ -125,7 +136,7 @@ class Endpoint:
             f"the judge model did not answer: {problem}",
             where=f"{self.base_url}, model {self.model}",
             why="without an answer, no reply can be judged",
-            fix="check that the server runs and serves this model, then resume",
+            fix="check that the server runs and serves this model, and start or resume the run",
         )
 
 

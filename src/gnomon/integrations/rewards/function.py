@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.integrations.rewards.base import Foreign, clipped, label, number, outward
 from gnomon.integrations.rewards.load import awaited
-from gnomon.types import Part, Task
+from gnomon.types import Part, Task, Verdict
 from gnomon.verifiers.slot import NoScore
 
 __all__ = ["FunctionReward", "parameters", "unknown_parameter", "unnamed", "uses_answer"]
@@ -183,4 +183,5 @@ def score_of(value: Any, name: str) -> float:
         return number(value, name)
     except Exception:
         hint = "; did a branch end without `return`?" if value is None else ""
+        hint = f"; {name}(…).reward is the number of a verdict" if isinstance(value, Verdict) else hint
         raise NoScore(f"{name} returned {value!r:.100}; it must return True, False or a finite number{hint}") from None
