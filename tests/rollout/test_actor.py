@@ -20,7 +20,6 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import joined
 from gnomon.rollout import Actor, Limits
 from gnomon.rollout.failures import judged
-from gnomon.rollout.rounds import AtOnce
 from gnomon.rollout.speakers import Own
 from gnomon.types import Group, Rollout, Sampling, Status, Stop
 from rollout.ladder import Ladder
@@ -144,14 +143,25 @@ def test_a_budget_that_is_used_up_ends_the_episode_at_the_lowest_reward(limits: 
     assert {rollout.verdict.status for rollout in found} == {Status.EXCEEDED}
 
 
-def test_the_time_that_an_episode_waits_for_the_others_counts(monkeypatch: pytest.MonkeyPatch):
-    class Late(AtOnce):
-        async def join(self, key: bytes) -> None:
-            await asyncio.sleep(1.0)
+def test_the_time_that_an_episode_waits_for_the_others_counts():
+    class Uneven(Scripted):
+        """Its first reply takes a second, and the next round waits for it."""
 
-    monkeypatch.setattr("gnomon.rollout.actor.AtOnce", Late)
-    found = rollouts(collect(Ladder(rungs=9), lambda prompt, key: "up", limits=Limits(seconds=0.5)))
-    assert {(rollout.stop, len(rollout.turns)) for rollout in found} == {(Stop.TIME, 0)}
+        mixes, slow = True, True
+
+        async def sample(self, request):  # type: ignore[no-untyped-def]
+            seconds, self.slow = float(self.slow), False
+            await asyncio.sleep(seconds)
+            return await super().sample(request)
+
+    env = Ladder(rungs=9)
+    with acting(env, lambda prompt, key: "up", limits=Limits(seconds=0.5)) as actor:
+        tasks = list(enumerate(env.tasks("train")[:2]))
+        asyncio.run(actor.collect(tasks, Key(0)))  # Starts the workers, which takes time too.
+        actor.engine = Uneven(TOKENIZER, lambda prompt, key: "up")
+        actor.speakers = Own(actor.engine, actor.renderer)
+        found = rollouts(asyncio.run(actor.collect(tasks, Key(1))))
+    assert {rollout.stop for rollout in found} == {Stop.TIME} and max(len(rollout.turns) for rollout in found) <= 1
 
 
 def test_the_room_that_is_left_limits_the_last_completion():

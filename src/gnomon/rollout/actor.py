@@ -18,12 +18,12 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
 from gnomon.rendering import Renderer
 from gnomon.rollout.failures import Failures, together
-from gnomon.rollout.played import Finished, NotKept, Played
-from gnomon.rollout.relabel import AsSampled, Relabel
-from gnomon.rollout.reward import ByVerifier, Reward
-from gnomon.rollout.rounds import AtOnce, Rounds
+from gnomon.rollout.played import Finished, Played
+from gnomon.rollout.relabel import Relabel
+from gnomon.rollout.reward import Reward
+from gnomon.rollout.rounds import Rounds
 from gnomon.rollout.runner import Episode, Limits, LocalRunner, Runner, reply_keys
-from gnomon.rollout.select import All, Selector
+from gnomon.rollout.select import Selector
 from gnomon.rollout.speakers import Cast, Speakers
 from gnomon.stats import Stats
 from gnomon.types import Group, Sampling, Task
@@ -58,8 +58,8 @@ class Actor:
         renderer: the format of the model family; by default chosen from the tokenizer's folder.
         workers: run the environment; by default two processes.
         speakers: who replies for each player; by default the engine for all.
-        selector: selects the groups to train on; by default all.
-        reward: decides the rewards of the groups; by default the verifier's.
+        selector: selects the groups to train on; by default all that were planned.
+        reward: decides the rewards of the groups; by default they are the verifier's.
         relabel: changes rollouts before training; by default they are trained as sampled.
         greedy: play every task that is trained on once more, at temperature 0 (`Group.greedy`).
         runner: runs the episodes; by default this process.
@@ -93,12 +93,12 @@ class Actor:
         self.renderer, self.workers, self.limits = here.renderer, here.workers, here.limits
         self.group, self.sampling, self.progress, self.greedy = group, sampling, progress, greedy
         self.speakers = speakers or here.own()
-        self.selector, self.reward, self.relabel = selector or All(), reward or ByVerifier(), relabel or AsSampled()
+        self.selector, self.reward, self.relabel = selector, reward, relabel
         self.kind = kind
         self.failures = Failures(type(env).__name__, self.limits.failures)
         self.earlier: Earlier = unrecorded
         """Groups that are read back instead of sampled, where a resumed run does not repeat its samples."""
-        self.finished: Finished = NotKept()
+        self.finished: Finished | None = None
         """Episodes that finished before a run was resumed, in steps that were not recorded."""
         replies = here.turns * sampling.max_tokens
         self.longest = replies if here.limits.context is None else min(replies, here.limits.context)
@@ -137,16 +137,20 @@ class Actor:
         if recorded := [group for group in self.earlier("rollout", self.step) if group.replayed is None]:
             return recorded
         with self.speakers.training(key, self.group) as cast:
-            sampling = self.relabel.sampling(self.sampling)
+            sampling = self.relabel.sampling(self.sampling) if self.relabel else self.sampling
 
             async def play(planned: Sequence[tuple[int, Task]]) -> list[Group]:
                 return await self._groups(planned, key, self.group, cast, sampling)
 
-            groups = await self.selector.groups(tasks, key, play)
+            groups = await (self.selector.groups(tasks, key, play) if self.selector else play(tasks))
             if self.greedy:
                 groups = await self._with_greedy(groups, key.at("greedy"), cast, replace(sampling, temperature=0.0))
-            groups = await self.reward.groups(groups, key)
-        return [replace(group, rollouts=tuple(map(self.relabel.rollout, group.rollouts))) for group in groups]
+            if self.reward:
+                groups = await self.reward.groups(groups, key)
+        if self.relabel:
+            change = self.relabel.rollout
+            groups = [replace(group, rollouts=tuple(map(change, group.rollouts))) for group in groups]
+        return groups
 
     async def _with_greedy(self, groups: Sequence[Group], key: Key, cast: Cast, sampling: Sampling) -> list[Group]:
         """The groups, those that are trained on with a greedy rollout of the same task and player."""
@@ -176,8 +180,8 @@ class Actor:
         deadline, running = time.monotonic() + self.limits.seconds, asyncio.Semaphore(self.runner.room)
         total, number = len(tasks) * group, itertools.count(1)
         mixes = isinstance(self.engine, Mixing) and self.engine.mixes
-        rounds = Rounds(total, self.runner.room) if mixes else AtOnce()
-        finished = NotKept() if mixes else self.finished  # Without those that ended, the others would have other bits.
+        rounds = Rounds(total, self.runner.room) if mixes else None
+        finished = None if mixes else self.finished  # Without those that ended, the others would have other bits.
 
         async def play(index: int, task: Task, sample: int) -> Played:
             episode = Episode(
@@ -190,11 +194,12 @@ class Actor:
                 rounds=rounds,
             )
             name = f"{self.weights}-{episode.key.bytes.hex()}"
-            played = finished.get(self.step, name, task, episode.speakers)
+            played = finished.get(self.step, name, task, episode.speakers) if finished else None
             if played is None:
                 async with running:
                     played = await self.runner.run(episode)
-                finished.add(self.step, name, index, played)
+                if finished:
+                    finished.add(self.step, name, index, played)
             self.progress(next(number), total)
             return played
 

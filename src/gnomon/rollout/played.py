@@ -13,7 +13,7 @@ from gnomon.store import Record
 from gnomon.store.codec import decode, encode
 from gnomon.types import Calls, Finish, Group, Rollout, Status, Stop, Task, Turn
 
-__all__ = ["Finished", "Kept", "NotKept", "Played"]
+__all__ = ["Finished", "Kept", "Played"]
 
 LIMITS = (Stop.TURNS, Stop.CONTEXT, Stop.TIME)
 """Reasons that are of the episode; the others follow from its turns and its verdict."""
@@ -84,16 +84,6 @@ class Finished(Protocol):
     def add(self, step: int, name: str, index: int, played: Played) -> None:
         """Keep an episode. Args: name: stands for all that decides it; index: of its task."""
         ...
-
-
-class NotKept:
-    """Every episode is played."""
-
-    def get(self, step: int, name: str, task: Task, speakers: Sequence[Speaker]) -> None:
-        """There is none."""
-
-    def add(self, step: int, name: str, index: int, played: Played) -> None:
-        """Nothing is kept."""
 
 
 class Kept:

@@ -1,4 +1,4 @@
-"""Change rollouts before training: as sampled, with the reference solution, or with feedback."""
+"""Change rollouts before training: with the reference solution, or with feedback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnomon.rollout.conversation import Begin, Conversation
 from gnomon.rollout.solutions import with_solutions
 from gnomon.types import Message, Rollout, Sampling, Status, Verdict
 
-__all__ = ["WISH", "AsSampled", "BehindFeedback", "Relabel", "WithSolution", "condition"]
+__all__ = ["WISH", "BehindFeedback", "Relabel", "WithSolution", "condition"]
 
 OPEN, CLOSE = "<answer>", "</answer>"
 WISH = Status.CORRECT
@@ -28,16 +28,6 @@ class Relabel(Protocol):
         ...
 
     def rollout(self, rollout: Rollout) -> Rollout: ...
-
-
-class AsSampled:
-    """Trains on the rollouts as sampled."""
-
-    def sampling(self, own: Sampling) -> Sampling:
-        return own
-
-    def rollout(self, rollout: Rollout) -> Rollout:
-        return rollout
 
 
 class WithSolution:

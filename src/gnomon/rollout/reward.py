@@ -1,4 +1,4 @@
-"""Who decides the rewards of the rollouts that are trained on: the verifier, the group's majority, or the policy.
+"""Rewards that the verifier does not decide, but the group's majority or the policy.
 
 A group's majority and the policy itself know no reference answer. The verifier still judges every rollout: a verdict
 keeps its status, so pass@1 and the alarms follow the truth, and its parts stay beside the reward with a weight of 0.
@@ -20,7 +20,7 @@ from gnomon.rendering.transcript import reply_text
 from gnomon.rollout.conversation import Begin, Conversation
 from gnomon.types import Group, Kind, Message, Part, Request, Rollout, Sampling
 
-__all__ = ["JUDGEMENT", "MAJORITY", "QUESTION", "ByMajority", "ByPolicy", "ByVerifier", "Reward", "majority"]
+__all__ = ["JUDGEMENT", "MAJORITY", "QUESTION", "ByMajority", "ByPolicy", "Reward", "majority"]
 
 MAJORITY, JUDGEMENT = "majority", "judgement"
 """Names of the part of a verdict that is the reward."""
@@ -36,13 +36,6 @@ class Reward(Protocol):
     async def groups(self, groups: Sequence[Group], key: Key) -> list[Group]:
         """The groups with their rewards; those that the verifier failed on stay as they are. Args: key: of the step."""
         ...
-
-
-class ByVerifier:
-    """The reward is the verifier's."""
-
-    async def groups(self, groups: Sequence[Group], key: Key) -> list[Group]:
-        return list(groups)
 
 
 class ByMajority:

@@ -1,23 +1,13 @@
-"""When an episode may ask for its next reply: at once, or together with all others."""
+"""Replies that all episodes of a call ask for together."""
 
 from __future__ import annotations
 
 import asyncio
 
-__all__ = ["AtOnce", "Rounds"]
+__all__ = ["Rounds"]
 
 
-class AtOnce:
-    """No episode waits for another."""
-
-    async def join(self, key: bytes) -> None:
-        """Nothing is awaited."""
-
-    def leave(self) -> None:
-        """Nobody waits."""
-
-
-class Rounds(AtOnce):
+class Rounds:
     """A round of replies begins when every unfinished episode asks for one.
 
     So which requests an engine gets together, and in which order, follows from the episodes and not from the clock.

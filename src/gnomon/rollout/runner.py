@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -21,7 +21,7 @@ from gnomon.rendering import Renderer, Transcript, choose
 from gnomon.rollout.conversation import Conversation, beginning
 from gnomon.rollout.played import Played
 from gnomon.rollout.programs import Programs
-from gnomon.rollout.rounds import AtOnce
+from gnomon.rollout.rounds import Rounds
 from gnomon.rollout.speakers import Own, Speaker
 from gnomon.types import Calls, Request, Sampling, Stop, Task
 
@@ -68,8 +68,8 @@ class Episode:
     """How every completion is drawn."""
     deadline: float = inf
     """Monotonic time after which no reply begins."""
-    rounds: AtOnce = field(default_factory=AtOnce)
-    """When its replies begin. A program asks by itself, so its calls begin at once."""
+    rounds: Rounds | None = None
+    """In which its replies begin; None: at once. A program asks by itself, so its calls begin at once."""
 
 
 class Runner(Protocol):
@@ -122,7 +122,7 @@ class LocalRunner:
         remote, step = await self.workers.start(episode.task, episode.key)
         try:
             if step.launch is not None:
-                episode.rounds.leave()
+                leave(episode)
                 return await self._run_program(episode, remote, step.launch)
             return await self._converse(episode, remote, step)
         finally:
@@ -139,7 +139,9 @@ class LocalRunner:
             speaker, conversation = speakers[player], conversations[player]
             prompt = conversation.observe(step.messages)
             room = episode.sampling.max_tokens if self.limits.context is None else self.limits.context - len(prompt)
-            await episode.rounds.join(key := episode.reply_key(turn).bytes)
+            key = episode.reply_key(turn).bytes
+            if episode.rounds is not None:
+                await episode.rounds.join(key)
             if stop := self._reached(turn, room, episode.deadline):
                 step = self.workers.over(REACHED[stop])
                 break
@@ -156,7 +158,7 @@ class LocalRunner:
             step = await self.workers.step(remote, reply)
             illegal[player] += step.illegal
             turn += 1
-        episode.rounds.leave()
+        leave(episode)
         turns = tuple(tuple(conversation.turns) for conversation in conversations)
         return Played(
             task=episode.task,
@@ -200,6 +202,12 @@ class LocalRunner:
             end=end,
             calls=(recorder.calls,),
         )
+
+
+def leave(episode: Episode) -> None:
+    """The episode asks for no further reply."""
+    if episode.rounds is not None:
+        episode.rounds.leave()
 
 
 def in_sampled(step: Step, prefix_chars: int) -> Step:

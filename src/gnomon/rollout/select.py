@@ -1,4 +1,4 @@
-"""Select the groups to train on: all planned ones, refilled ones, or the most uncertain candidates."""
+"""Select the groups to train on from more than the planned ones: mixed ones, or the most uncertain candidates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from gnomon.rollout.failures import together
 from gnomon.types import Group, Rollout, Task
 
 __all__ = [
-    "All",
     "Candidates",
     "Refill",
     "Selector",
@@ -37,13 +36,6 @@ class Selector(Protocol):
         Args: tasks: the planned tasks; key: key of the step.
         """
         ...
-
-
-class All:
-    """Trains on the planned tasks."""
-
-    async def groups(self, tasks: Sequence[tuple[int, Task]], key: Key, play: Play) -> list[Group]:
-        return await play(tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

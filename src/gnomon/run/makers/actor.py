@@ -24,11 +24,11 @@ from gnomon.rollout.demonstrations import Demonstrated, Shown
 from gnomon.rollout.feedback import Asked
 from gnomon.rollout.opponents import Against
 from gnomon.rollout.order import TaskOrder
-from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
+from gnomon.rollout.relabel import BehindFeedback, Relabel, WithSolution
 from gnomon.rollout.remote_runner import RemoteRunner
-from gnomon.rollout.reward import ByMajority, ByPolicy, ByVerifier, Reward
+from gnomon.rollout.reward import ByMajority, ByPolicy, Reward
 from gnomon.rollout.runner import Limits
-from gnomon.rollout.select import All, Candidates, Refill, Selector
+from gnomon.rollout.select import Candidates, Refill, Selector
 from gnomon.rollout.solutions import SolutionShown
 from gnomon.rollout.speakers import Own, Speakers
 from gnomon.run.makers.engine import probe_bound
@@ -112,22 +112,25 @@ def make_speakers(
     return speakers
 
 
-def make_selector(config: RunConfig, env: Env) -> Selector:
-    """Which groups are trained on."""
+def make_selector(config: RunConfig, env: Env) -> Selector | None:
+    """Which groups are trained on; None for all."""
     offered, among = env.tasks("train"), config.rollout.tasks
     if config.rollout.refill:
         shared = config.players.baseline == "shared"
         return Refill(offered=offered, rounds=config.rollout.refill, among=among, shared=shared)
     if config.rollout.candidates > 1:
         return Candidates(offered=offered, candidates=config.rollout.candidates, among=among)
-    return All()
+    return None
 
 
-def make_reward(config: RunConfig, env: Env, engine: Engine, renderer: Renderer) -> Reward:
-    """Who decides the rewards. Raises: ConfigError E117 for a game, whose replies are not answers."""
+def make_reward(config: RunConfig, env: Env, engine: Engine, renderer: Renderer) -> Reward | None:
+    """Who decides the rewards; None for the verifier.
+
+    Raises: ConfigError E117 for a game, whose replies are not answers.
+    """
     by = config.rollout.judged_by
     if by == "verifier":
-        return ByVerifier()
+        return None
     if offers.players(env) > 1:
         raise ConfigError(
             "E117",
@@ -148,15 +151,15 @@ def make_reward(config: RunConfig, env: Env, engine: Engine, renderer: Renderer)
     )
 
 
-def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Renderer) -> Relabel:
-    """What is trained on in a rollout."""
+def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Renderer) -> Relabel | None:
+    """What is trained on in a rollout; None for what was sampled."""
     match row.data:
         case Data.SPLICED:
             return WithSolution(env, tokenizer)
         case Data.CONDITIONED:
             return BehindFeedback(beginning(env, renderer), offers.praise(env))
         case _:
-            return AsSampled()
+            return None
 
 
 def make_credit(config: RunConfig, env: Env, row: Objective, renderer: Renderer) -> Crediting:
