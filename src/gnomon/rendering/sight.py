@@ -72,11 +72,8 @@ def with_images(pieces: Iterable[Piece], mark: str, texts: Iterator[str]) -> Ite
         yield Piece(origin, "".join([first, *(next(texts, mark) + part for part in rest)]))
 
 
-def require_sight(renderer: object, messages: Sequence[Message]) -> None:
-    """Raises: ModelError E330 for an image in a message that the policy cannot see."""
-    images: list[Image] = [image for message in messages for image in message.images]
-    if not images:
-        return
+def require_sight(renderer: object) -> None:
+    """Raises: ModelError E330 for a renderer or a model that has no place for an image."""
     encoding = getattr(renderer, "encoding", None)
     if not isinstance(renderer, Templated) or image_token(renderer.encoding.tokenizer.folder) is None:
         raise no_sight(encoding, f"its prompts, written by {type(renderer).__name__}, have no place for one")
@@ -84,7 +81,7 @@ def require_sight(renderer: object, messages: Sequence[Message]) -> None:
 
 def decode_images(renderer: object, images: Collection[Image]) -> None:
     """Decode images for a renderer, which keeps the last ones. Raises: as `require_sight` and `Sight.encode`."""
-    require_sight(renderer, [Message(role="user", images=tuple(images))])
+    require_sight(renderer)
     from gnomon.models.image_reader import reader_of
 
     reader = reader_of(renderer.encoding.tokenizer.folder)  # type: ignore[attr-defined]

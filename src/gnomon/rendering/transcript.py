@@ -24,7 +24,8 @@ class Transcript:
 
     @classmethod
     def begun(cls, renderer: Renderer, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Transcript:
-        require_sight(renderer, messages)
+        if has_image(messages):
+            require_sight(renderer)
         return cls(renderer=renderer, segments=renderer.start(messages, tools))
 
     @property
@@ -44,7 +45,8 @@ class Transcript:
         last = self.segments[-1]
         if last.origin is not Origin.POLICY:
             raise ValueError("an observation must follow a sampled turn")
-        require_sight(self.renderer, messages)
+        if has_image(messages):
+            require_sight(self.renderer)
         forked = self.renderer.fork(self.segments, messages)
         if forked is not None:
             return Transcript(renderer=self.renderer, segments=forked, forks=self.forks + 1)
@@ -52,6 +54,10 @@ class Transcript:
 
     def _followed(self, *more: Segment) -> Transcript:
         return Transcript(renderer=self.renderer, segments=(*self.segments, *more), forks=self.forks)
+
+
+def has_image(messages: Sequence[Message]) -> bool:
+    return any(message.images for message in messages)
 
 
 def reply_text(renderer: Renderer, prompt_ids: Sequence[int], text: str, token_ids: Sequence[int]) -> str:
