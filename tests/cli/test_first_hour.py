@@ -114,6 +114,19 @@ def test_an_environment_of_a_function_is_resumed_with_the_object(tmp_path):
     assert resumed.status == "interrupted" or resumed.fingerprint == whole.fingerprint
 
 
+def test_a_run_of_rows_and_a_function_names_the_call_that_resumes_it(tmp_path):
+    rows = [{"prompt": f"{n}+1?", "answer": str(n + 1)} for n in range(20)]
+
+    def reward(reply, answer):
+        return reply == answer
+
+    small = less(SMALL, "steps")
+    gnomon.train(rows, reward=reward, run=tmp_path / "r", quiet=True, budget={"steps": 3, "seconds": 1e-9}, **small)
+    done = command("resume", "r", cwd=tmp_path)
+    assert done.returncode == 2 and "gnomon.resume(RUN, ROWS, reward=FUNCTION)" in done.stderr, done.stderr
+    assert gnomon.resume(tmp_path / "r", rows, reward=reward, quiet=True).status == "interrupted"  # Its time is up.
+
+
 def test_a_run_is_resumed_with_its_own_environment_only(tmp_path):
     rows = [{"prompt": f"{i} + 1? <answer>...</answer>", "answer": str(i + 1)} for i in range(9)]
 

@@ -19,7 +19,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import joined
 from gnomon.rollout import Actor, Limits
-from gnomon.rollout.failures import judged
+from gnomon.rollout.failures import Failures, judged
 from gnomon.rollout.speakers import Own
 from gnomon.types import Group, Rollout, Sampling, Status, Stop
 from rollout.ladder import Ladder
@@ -176,6 +176,16 @@ def test_too_much_failure_of_our_own_stops_the_run_with_the_reply_and_the_trace(
         collect(Ladder(rungs=1), by_sample(lambda task, sample, turn: "raise" if sample % 2 else "up"))
     assert "'raise'" in str(caught.value) and "a rung is missing" in str(caught.value)
     assert "6 of 12 rollouts" in str(caught.value)
+
+
+def test_a_failure_with_a_fix_of_its_own_is_told_with_it():
+    """The judge's server is down: no line of the verifier is to be changed."""
+    error = VerifierError("E115", "the judge model did not answer", fix="check that the server runs")
+    rollout = rollouts(collect(Ladder(rungs=1), climbing("raise", 0, 0), tasks=1))[0]
+    failed = replace(rollout, verdict=replace(rollout.verdict, detail=f"Traceback …\nVerifierError: {error}"))
+    with pytest.raises(VerifierError, match="E104") as caught:
+        Failures("Judged", 0.0).count(4, [(0, failed)] * 4)
+    assert caught.value.fix == "check that the server runs"
 
 
 def test_a_step_that_cannot_be_judged_at_all_is_an_error():

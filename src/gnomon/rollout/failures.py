@@ -63,11 +63,11 @@ class Failures:
         last = "".join(turn.completion.text for turn in rollout.turns[-1:])
         error = VerifierError(
             "E104",
-            f"{self.env} failed in {self.failed} of {self.played} rollouts",
+            f"the verifier of {self.env} failed in {self.failed} of {self.played} rollouts",
             where=f"task {index}, sample {rollout.sample}; the last reply was {last[:200]!r}",
             why=f"a verifier failure is not evidence that the answer is wrong\n{indented(rollout.verdict.detail)}",
-            fix="return a Verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, then run "
-            "gnomon check ENV",
+            fix=remedy(rollout.verdict.detail)
+            or "return a verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, and resume",
         )
         raise Unjudged.of(error, groups)
 
@@ -79,14 +79,21 @@ def judged(groups: Sequence[Group]) -> list[Group]:
     """
     judged_groups = [group for group in groups if group.judged]
     if not judged_groups:
+        detail = next(r.verdict.detail for r in groups[0].rollouts if r.verdict.status is Status.FAILED)
         error = VerifierError(
             "E106",
             f"the verifier failed in all {len(groups)} groups of a step",
-            why=indented(next(r.verdict.detail for r in groups[0].rollouts if r.verdict.status is Status.FAILED)),
-            fix="gnomon check ENV",
+            why=indented(detail),
+            fix=remedy(detail) or "return a verdict for every text, and resume",
         )
         raise Unjudged.of(error, groups)
     return judged_groups
+
+
+def remedy(detail: str) -> str:
+    """The fix of the error that a verifier raised; empty if it has none of its own."""
+    lines = (line.strip() for line in detail.splitlines())
+    return next((line.removeprefix("fix: ") for line in lines if line.startswith("fix: ")), "")
 
 
 def indented(text: str) -> str:

@@ -20,11 +20,16 @@ def finished(work: Coroutine[object, object, T]) -> T:
 
     The caller waits either way. An interrupt of the caller cancels the coroutine, waits for its end and is raised.
     """
+    return beside(work) if runs_a_loop() else asyncio.run(work)
+
+
+def runs_a_loop() -> bool:
+    """Whether the calling thread runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
-    return beside(work)
+        return False
+    return True
 
 
 def beside(work: Coroutine[object, object, T]) -> T:

@@ -15,6 +15,7 @@ from gnomon.config import Env as EnvConfig
 from gnomon.envs import ENVS, offers
 from gnomon.errors import ConfigError, RunError
 from gnomon.integrations.environments import adapter
+from gnomon.integrations.rewarded import Rewarded
 from gnomon.objectives.options import OBJECT
 
 __all__ = ["OBJECT", "by_object", "require_same_object", "source_facts", "spec_of"]
@@ -95,9 +96,17 @@ def listed(value: Any) -> Any:
 
 BY_PYTHON = "call gnomon.resume(RUN, ENV) in Python with the same object, or define the class in a .py file"
 
+BY_REWARD = "call gnomon.resume(RUN, ROWS, reward=FUNCTION) in Python, with the rows and the function of gnomon.train"
+
 
 def by_object(name: str, where: str, fix: str = BY_PYTHON) -> ConfigError:
     """The error for a command that is to find an environment by a name of this form."""
+    if name.removeprefix(OBJECT) == Rewarded.__name__:
+        return ConfigError(
+            "E025", "the rows and the reward were passed as Python objects, and no command can import them",
+            where=where, why="a recipe holds the hash of the rows and the name of the function alone",
+            fix=BY_REWARD if fix == BY_PYTHON else fix,
+        )  # fmt: skip
     return ConfigError(
         "E025", f"{name.removeprefix(OBJECT)} was passed as a Python object, and no command can import it",
         where=where, why="it is defined in a notebook or inside a function, or has values that a recipe cannot store",
