@@ -156,7 +156,7 @@ def prompt_files() -> list[str]:
     from gnomon.rollout.failures import judged
     from gnomon.run.parts import build
 
-    config, _ = resolve([Source({"env": "countdown", "rollout": {"prompts": 2, "group": 4, "max_tokens": 8}}, {})])
+    config, _ = resolve([Source({"env": "countdown", "rollout": {"prompts": 2, "group": 16, "max_tokens": 24}}, {})])
     parts = build(config)
     asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
     files: set[str] = set()
@@ -168,9 +168,10 @@ def prompt_files() -> list[str]:
     sys.setprofile(note)
     groups = asyncio.run(parts.actor.collect([(i, tasks[i]) for i in range(2)], Key(0).at("rollouts", step=0)))
     batch = parts.credit(pack(judged(groups), sampling=parts.actor.sampling, exact=parts.actor.exact), parts.learner)
-    for part in batch.updates(1, 1, Key(0).at("updates", step=0)):
-        parts.learner.forward_backward(part, parts.objective)
+    (part,) = batch.updates(1, 1, Key(0).at("updates", step=0))
+    stats = parts.learner.forward_backward(part, parts.objective)
     sys.setprofile(None)
+    assert stats["trained"].value, "all rewards are equal, so that the step has no gradient"
     return sorted(str(Path(file).relative_to(SOURCE)) for file in files if file.startswith(str(SOURCE)))
 
 

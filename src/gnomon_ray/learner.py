@@ -22,10 +22,9 @@ from gnomon.config import RunConfig
 from gnomon.errors import GnomonError, ResourceError
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, TokenSequence
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.verbs import files_of, write_files
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Objective
+from gnomon.objectives import Coefficients, Objective
 from gnomon.repeats import Repeats
 from gnomon.run.losses import LearnerLoss
 from gnomon.stats import Stats

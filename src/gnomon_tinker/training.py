@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from gnomon.config import RunConfig
 from gnomon.learners.batch import Batch, TokenSequence
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.optimisers import Adam
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Denominators, Rollouts
+from gnomon.objectives import Coefficients, Denominators, Rollouts
 from gnomon.run.makers import make_learner, make_objective
 from gnomon_tinker.losses import loss
 from gnomon_tinker.messages import Example, Pass

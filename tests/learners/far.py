@@ -23,10 +23,9 @@ from gnomon.models.precision import Precision
 PLAIN = {
     "gnomon.learners.base": {"Model", "Named"},
     "gnomon.learners.batch": {"Batch", "TokenSequence"},
-    "gnomon.learners.coefficients": {"Coefficients"},
     "gnomon.models.weights": {"Kind", "WeightsRef"},
     "gnomon.objectives.credit": {"Rollouts"},
-    "gnomon.objectives.tokens": {"Denominators"},
+    "gnomon.objectives.tokens": {"Coefficients", "Denominators"},
     "gnomon.stats": {"At", "Max", "Mean", "Quantile", "Sum"},
     "array": {"_array_reconstructor", "array"},
     "collections": {"OrderedDict"},

@@ -21,14 +21,13 @@ from gnomon.envs import CharCount
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.keys import Key
 from gnomon.learners import Batch
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.learners.optimisers import Adam, Sgd
 from gnomon.models.adapter import Adapter
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
-from gnomon.objectives import Denominators, Rollouts
+from gnomon.objectives import Coefficients, Denominators, Rollouts
 from gnomon.plans.states import state_bytes
 from gnomon.run.manifest import opening
 from gnomon.store import RunReader

@@ -23,11 +23,11 @@ from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigError, ConfigErrors, ResourceError
 from gnomon.learners import served
 from gnomon.learners.base import Model, Named
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.served import ALIVE, ServedLearner
 from gnomon.learners.verbs import write_files
 from gnomon.learners.wire import dumps, loads
 from gnomon.models.weights import Kind, WeightsRef
+from gnomon.objectives import Coefficients
 from gnomon.run.learner_server import LearnerServer
 from gnomon.run.makers.served import TOKEN, make_served, named_objective, of_learner
 from gnomon.run.mismatch import lines

@@ -20,12 +20,12 @@ from gnomon.errors import ResourceError
 from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.base import Learner, Named
-from gnomon.learners.coefficients import Coefficients, coefficients
+from gnomon.learners.coefficients import coefficients
 from gnomon.learners.credit import Crediting
 from gnomon.learners.local import LocalLearner
 from gnomon.learners.verbs import carried_out
 from gnomon.models.policy import Policy
-from gnomon.objectives import objective
+from gnomon.objectives import Coefficients, objective
 from gnomon.rollout import Actor, pack
 from gnomon.stats import Stats
 from gnomon.types import Sampling

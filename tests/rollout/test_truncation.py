@@ -16,14 +16,13 @@ from gnomon.engines.embedded import Embedded
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.learners import Batch
 from gnomon.learners.base import Model
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.local import LocalLearner
 from gnomon.models import projection
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.projection import Truncation, logp_of
-from gnomon.objectives import Denominators, Rollouts
+from gnomon.objectives import Coefficients, Denominators, Rollouts
 from gnomon.types import Request, Sampling
 from learners.sequences import made
 

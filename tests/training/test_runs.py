@@ -204,6 +204,6 @@ def test_a_learner_trains_on_recorded_rollouts_as_it_did_in_the_run(finished):
         held_out = list(reader.groups(step=0, kind="held_out"))
     batch = gnomon.loop.pack(groups, sampling=parts.actor.sampling, exact=parts.actor.exact, limit=parts.actor.longest)
     batch = parts.credit(batch, parts.learner)
-    assert list(batch.advantages) == told and len(held_out) == 8
+    assert list(batch.mean_advantages) == told and len(held_out) == 8
     stats = parts.learner.forward_backward(batch, parts.objective) | parts.learner.optim_step(parts.schedule(1))
     assert {name: stat.value for name, stat in stats.items()} == {name: measured[name] for name in stats}

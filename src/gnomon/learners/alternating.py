@@ -7,9 +7,8 @@ from pathlib import Path
 
 from gnomon.learners import batch as learning
 from gnomon.learners.base import Closing, FloatArray, Learner, Model, Named
-from gnomon.learners.coefficients import Coefficients
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Objective
+from gnomon.objectives import Coefficients, Objective
 from gnomon.stats import Stats
 
 __all__ = ["Alternating"]

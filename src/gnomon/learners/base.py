@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.learners import batch as learning
-from gnomon.learners.coefficients import Coefficients
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Objective, objective, penalties
+from gnomon.objectives import Coefficients, Objective, objective, penalties
 from gnomon.stats import Stats
 
 __all__ = ["Closing", "FloatArray", "Learner", "Model", "Named"]

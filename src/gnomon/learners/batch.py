@@ -146,8 +146,8 @@ class Batch:
         return torch.empty_like(order).index_copy_(0, order, places_in(rollout[order]))
 
     @property
-    def advantages(self) -> list[float]:
-        """Of every rollout of the step, in order: the mean over its tokens, nothing where it has none."""
+    def mean_advantages(self) -> list[float]:
+        """Of every rollout of the step, in order, over its tokens; 0 where it has none."""
         return [mean(values) for values in self.by_rollout(self.advantage)]
 
     def by_rollout(self, values: Tensor | None) -> list[list[float]]:

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from gnomon.learners.batch import Batch, TokenSequence
-from gnomon.objectives import Objective, Reach, Tokens
+from gnomon.objectives import Coefficients, Objective, Reach, Tokens
 
-__all__ = ["Coefficients", "coefficients", "cut", "units"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coefficients:
-    """The coefficients that an objective gives to the tokens of a batch."""
-
-    kappa: Tensor
-    """[T] κ, the factor of ∇log π of each token."""
-    weight: Tensor
-    """[T] the factor of each token by the aggregate alone, for the terms beside it: entropy bonus and full KL."""
-    clipped: Tensor
-    """[T] bool, whether the clip or mask of the ratio removed the credit of the token."""
-    observation: float = 0.0
-    """Weight of the mean log-likelihood of the observed tokens, at least 0."""
-
-    def take(self, tokens: Tensor) -> Coefficients:
-        """The coefficients of some of the tokens."""
-        return replace(self, kappa=self.kappa[tokens], weight=self.weight[tokens], clipped=self.clipped[tokens])
+__all__ = ["coefficients", "cut", "units"]
 
 
 def coefficients(batch: Batch, logp: Tensor, objective: Objective) -> Coefficients:
@@ -37,10 +18,7 @@ def coefficients(batch: Batch, logp: Tensor, objective: Objective) -> Coefficien
 
     Args: logp: [T] under the policy as it is, detached.
     """
-    tokens = tokens_of(batch, logp, objective)
-    kappa, weight, ratio = objective.factors(tokens, batch.denominators)
-    clipped = (ratio == 0) & (tokens.advantage != 0)
-    return Coefficients(kappa=kappa, weight=weight, clipped=clipped, observation=objective.observation)
+    return objective.factors(tokens_of(batch, logp, objective), batch.denominators)
 
 
 def cut(pieces: Collection[Batch], reach: Reach) -> bool:

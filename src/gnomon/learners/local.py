@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, TokenSequence, pieces
-from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
+from gnomon.learners.coefficients import coefficients, cut, units
 from gnomon.learners.critic import Critic
 from gnomon.learners.eight_bit import from_store, to_store
 from gnomon.learners.mismatch import compared, drift
@@ -30,7 +30,7 @@ from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.scoring import score, text_collision, text_entropy, text_logp, text_pass
 from gnomon.models.threads import Threads
 from gnomon.models.weights import PROBE, PROSE, WeightsRef, probe_of
-from gnomon.objectives import Need, Objective, Rewards
+from gnomon.objectives import Coefficients, Need, Objective, Rewards
 from gnomon.stats import Mean, Stats, Sum, merge
 
 __all__ = ["LocalLearner", "Terms"]

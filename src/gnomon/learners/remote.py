@@ -12,10 +12,9 @@ from typing import Any
 from gnomon.errors import ResourceError
 from gnomon.learners.base import FloatArray, Learner, Model, Named
 from gnomon.learners.batch import Batch, TokenSequence
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.pulse import Pulse
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Objective
+from gnomon.objectives import Coefficients, Objective
 from gnomon.stats import Stats
 from gnomon.workers.serialise import packed
 

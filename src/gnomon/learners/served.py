@@ -18,11 +18,10 @@ from gnomon.errors import GnomonError, ResourceError
 from gnomon.learners import batch as learning
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.verbs import files_of, write_files
 from gnomon.learners.wire import dumps, loads
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Objective
+from gnomon.objectives import Coefficients, Objective
 from gnomon.repeats import Repeats
 from gnomon.stats import Stats
 

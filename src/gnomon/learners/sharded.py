@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnomon.learners.batch import Batch, TokenSequence, costs
-from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.local import STATE, LocalLearner, Places, Reader, fresh_file, part
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.learners.together import clip_norm, gathered, like, own_rounds, stored_like, take_gradients, write_whole
@@ -18,7 +17,7 @@ from gnomon.models.sharding import Pairwise
 from gnomon.models.stored import Stored
 from gnomon.models.threads import Threads
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Objective
+from gnomon.objectives import Coefficients, Objective
 from gnomon.stats import Stats, merge
 
 __all__ = ["ShardedLearner"]

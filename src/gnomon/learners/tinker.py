@@ -14,12 +14,12 @@ from torch import Tensor
 from gnomon.errors import ModelError
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, TokenSequence
-from gnomon.learners.coefficients import Coefficients, coefficients
+from gnomon.learners.coefficients import coefficients
 from gnomon.learners.mismatch import compared, drift
 from gnomon.learners.optimisers import Adam
 from gnomon.models.tinker import answer, opened, sdk
 from gnomon.models.weights import Kind, WeightsRef, probe_of
-from gnomon.objectives import Objective
+from gnomon.objectives import Coefficients, Objective
 from gnomon.stats import Mean, Stats, Sum, merge
 
 __all__ = ["TinkerLearner"]

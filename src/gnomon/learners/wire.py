@@ -15,9 +15,8 @@ from torch import Tensor
 
 from gnomon.learners.base import Model, Named
 from gnomon.learners.batch import Batch, TokenSequence
-from gnomon.learners.coefficients import Coefficients
 from gnomon.models.weights import Kind, WeightsRef
-from gnomon.objectives import Denominators, Rollouts
+from gnomon.objectives import Coefficients, Denominators, Rollouts
 from gnomon.stats import At, Max, Mean, Quantile, Sum
 
 __all__ = ["dumps", "loads"]

@@ -15,6 +15,16 @@ from torch import Tensor
 __all__ = ["Advantage", "Credit", "Ended", "Rollouts", "across_players", "less_overlong", "soft_overlong", "terminal"]
 
 
+OF_ROLLOUTS = (
+    "lengths", "longest", "baseline", "greedy", "task", "player", "finished", "ended", "beyond", "demonstrated",
+)  # fmt: skip
+"""Fields of `Rollouts` with a number of every rollout, beside its reward and its answer."""
+SEVERAL_OF_ROLLOUTS = ("segment_rewards", "budget_scores", "parts", "part_weights", "visits")
+"""Fields with several numbers of every rollout."""
+OF_TOKENS = ("segment", "observation", "values", "logp", "reference_logp", "entropy", "collision")
+"""Fields with a number of every token."""
+
+
 class Ended(IntEnum):
     """What ended a rollout."""
 
@@ -88,28 +98,16 @@ class Rollouts:
             raise ValueError(
                 f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
             )
-        for name in (
-            "lengths",
-            "longest",
-            "answers",
-            "baseline",
-            "greedy",
-            "task",
-            "player",
-            "finished",
-            "ended",
-            "beyond",
-            "demonstrated",
-        ):
+        for name in (*OF_ROLLOUTS, "answers"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
-        for name in ("segment_rewards", "budget_scores", "parts", "part_weights", "visits"):
+        for name in SEVERAL_OF_ROLLOUTS:
             values = getattr(self, name)
             if values is not None and (values.dim() != 3 or values.shape[:2] != shape):
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
         total = int(self.lengths.sum())
-        for name in ("segment", "observation", "values", "logp", "reference_logp", "entropy", "collision"):
+        for name in OF_TOKENS:
             values = getattr(self, name)
             if values is not None and values.shape != (total,):
                 raise ValueError(f"{name} has shape {list(values.shape)}, but the rollouts have {total} tokens")
@@ -154,11 +152,11 @@ def across_players(rollouts: Rollouts) -> Rollouts:
     if count == 1 or len(turns) % count or not bool((rollouts.players == turns).all()):
         return rollouts
     shape = (len(turns) // count, -1)
-    names = "rewards lengths longest baseline greedy task player finished ended beyond demonstrated"
-    merged = {name: table.reshape(shape) for name in names.split() if (table := getattr(rollouts, name)) is not None}
+    names = ("rewards", *OF_ROLLOUTS)
+    merged = {name: table.reshape(shape) for name in names if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
         merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)
-    for name in ("segment_rewards", "budget_scores", "parts", "part_weights", "visits"):
+    for name in SEVERAL_OF_ROLLOUTS:
         if (table := getattr(rollouts, name)) is not None:
             merged[name] = table.reshape(*shape, table.shape[2])
     return replace(rollouts, **merged)

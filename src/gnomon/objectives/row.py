@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from gnomon.objectives.declaration import Data, Declaration, Need, Rewards, Valu
 from gnomon.objectives.options import OPTIONS
 from gnomon.objectives.past import Recall, mean_per_step
 from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
-from gnomon.objectives.tokens import Denominators, Reach, Tokens, reach_of, without_options
+from gnomon.objectives.tokens import Coefficients, Denominators, Reach, Tokens, reach_of, without_options
 
 __all__ = [
     "Aggregate",
@@ -131,17 +130,6 @@ class Scope(StrEnum):
 
     GROUP = "its group"
     STEP = "the whole step"
-
-
-class Factors(NamedTuple):
-    """What a row makes of tokens, [T] of each."""
-
-    kappa: Tensor
-    """κ, the factor of ∇log π."""
-    weight: Tensor
-    """What the aggregate gives, which is in κ."""
-    ratio: Tensor
-    """What the ratio gives, which is in κ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +259,8 @@ class Objective:
         return self.factors(tokens, denominators).kappa
 
     @torch.no_grad()
-    def factors(self, tokens: Tokens, denominators: Denominators) -> Factors:
-        """The coefficient κ of ∇logp of every token, with the ratio and the aggregate that are in it.
+    def factors(self, tokens: Tokens, denominators: Denominators) -> Coefficients:
+        """The coefficient κ of ∇logp of every token, with what else a learner needs of the row.
 
         Args: tokens, everything within the row's `reach` of each of them.
         Returns: detached and final: the gradient of the *maximised* objective of the step is Σ κ·∇logp over all its
@@ -285,7 +273,8 @@ class Objective:
         credit = self.correction(tokens) * tokens.advantage * ratio
         if self.penalty is not None:
             credit = credit + self.penalty_weight * self.penalty(tokens)
-        return Factors(weight * credit, weight, ratio)
+        clipped = (ratio == 0) & (tokens.advantage != 0)
+        return Coefficients(kappa=weight * credit, weight=weight, clipped=clipped, observation=self.observation)
 
 
 def row(build: Callable[..., Objective]) -> Callable[..., Objective]:

@@ -1,10 +1,10 @@
-"""What an objective sees of a step: trainable tokens, laid end to end, the sizes of the whole step, and which of the
-tokens a coefficient depends on."""
+"""What an objective sees of a step, trainable tokens laid end to end and the sizes of the whole step; what it makes of
+them; and which of the tokens a coefficient depends on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["Denominators", "Reach", "Tokens", "places_in", "reach_of", "reaches"]
+__all__ = ["Coefficients", "Denominators", "Reach", "Tokens", "places_in", "reach_of", "reaches"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +163,24 @@ class Denominators:
         for name, least in (("groups", 1), ("sequences", 1), ("tokens", 0), ("max_tokens", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} of a step must be at least {least}, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """What an objective gives to tokens."""
+
+    kappa: Tensor
+    """[T] κ, the factor of ∇log π of each token."""
+    weight: Tensor
+    """[T] the factor of each token by the aggregate alone, for the terms beside it: entropy bonus and full KL."""
+    clipped: Tensor
+    """[T] bool, whether the clip or mask of the ratio removed the credit of the token."""
+    observation: float = 0.0
+    """Weight of the mean log-likelihood of the observed tokens, at least 0."""
+
+    def take(self, tokens: Tensor) -> Coefficients:
+        """The coefficients of some of the tokens."""
+        return replace(self, kappa=self.kappa[tokens], weight=self.weight[tokens], clipped=self.clipped[tokens])
 
 
 Part = TypeVar("Part", bound=Callable[..., Tensor])

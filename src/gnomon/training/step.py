@@ -113,7 +113,7 @@ def credit_of(batch: Batch) -> Iterator[Credit]:
     kept where the learner scored the batch before its first update and may differ from the sampler.
     """
     scored = batch.by_rollout(None if batch.exact else batch.proximal_logp)
-    for mean, advantages, logp in zip(batch.advantages, batch.by_rollout(batch.advantage), scored, strict=True):
+    for mean, advantages, logp in zip(batch.mean_advantages, batch.by_rollout(batch.advantage), scored, strict=True):
         row: dict[str, Any] = {"advantage": mean}
         if len(set(advantages)) > 1:
             row["advantages"] = packed(advantages)
