@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def test_every_error_of_the_package_is_there():
     raised = {code for path in root.rglob("*.py") for code in re.findall(r'Error\(\s*"(E\d{3})"', path.read_text())}
     assert {fault.code for fault in faults()} == raised
     assert not [fault.code for fault in faults() if not fault.what]
+
+
+COMMAND = re.compile(r"(?:gnomon|pip|hf|export) ")
+
+
+def test_a_fix_that_is_a_command_can_be_pasted_into_a_shell():
+    """A remark after it stands behind `#`: a bracket is a syntax error of bash."""
+    parts = [part for fault in faults() for part in fault.fix.split(" / ") if COMMAND.match(part)]
+    lines = "\n".join(part.replace("…", "x") for part in parts)
+    parsed = subprocess.run(["bash", "-n"], input=lines, capture_output=True, text=True)
+    assert len(parts) > 50 and not parsed.returncode, parsed.stderr
 
 
 @pytest.fixture(scope="module")

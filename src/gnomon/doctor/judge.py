@@ -92,7 +92,7 @@ def constant(evidence: Evidence) -> Finding | None:
     return Finding(
         name="judge.constant",
         sentence=f"all {len(rollouts)} rollouts have the reward {rollouts[0].reward:g}, although {what}",
-        fix=f"gnomon audit {evidence.recipe.get('env.type', 'ENV')}   (searches for wrong answers that are accepted)",
+        fix=f"gnomon audit {evidence.recipe.get('env.type', 'ENV')}   # searches for wrong answers that are accepted",
         read=picked(groups, lambda rollout: True),
     )
 

@@ -69,7 +69,7 @@ def no_room(evidence: Evidence) -> Finding | None:
         name="rollout.no_room",
         sentence=f"the prompts of {len(full)} of {len(every)} rollouts fill rollout.context={context}, so they have no "
         "reply",
-        fix=evidence.again(f"rollout.context={2 * context}") + "   (or remove these tasks)",
+        fix=evidence.again(f"rollout.context={2 * context}") + "   # or remove these tasks",
         read=tuple(rollout.address for rollout in full[:3]),
     )
 
@@ -92,7 +92,7 @@ def template(evidence: Evidence) -> Finding | None:
         name="rollout.template",
         sentence=f"{percent(marked.rate)} of the replies contain markers of a chat template {marked.when}; the policy "
         "writes the turns of others",
-        fix=evidence.again("policy.renderer=auto") + "   (and check eos_token_id in generation_config.json)",
+        fix=evidence.again("policy.renderer=auto") + "   # and check eos_token_id in generation_config.json",
         since=marked.since,
         read=marked.addresses,
     )
@@ -121,7 +121,7 @@ def no_end(evidence: Evidence) -> Finding | None:
     return Finding(
         name="rollout.no_end",
         sentence=f"{percent(excess.rate)} of the replies contain an answer and go on to the token limit {excess.when}",
-        fix=evidence.again("""'rollout.stop=["</answer>"]'""") + "   (or set eos_token_id in generation_config.json)",
+        fix=evidence.again("""'rollout.stop=["</answer>"]'""") + "   # or set eos_token_id in generation_config.json",
         since=excess.since,
         read=excess.addresses,
     )

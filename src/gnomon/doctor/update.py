@@ -147,7 +147,7 @@ def entropy_collapse(evidence: Evidence) -> Finding | None:
         name="update.entropy_collapse",
         sentence=f"the entropy fell from {before:.3f} to {after:.3f} nats, and in {percent(len(stuck) / len(groups))} "
         "of the last groups all rewards are equal although not all replies are right",
-        fix=evidence.again("regularize.entropy=0.01") + "   (or objective=dapo, or a lower optim.lr)",
+        fix=evidence.again("regularize.entropy=0.01") + "   # or objective=dapo, or a lower optim.lr",
         since=evidence.read[-END],
         read=picked(stuck, lambda rollout: not rollout.right),
     )
@@ -169,7 +169,7 @@ def length_runaway(evidence: Evidence) -> Finding | None:
         name="update.length_runaway",
         sentence=f"wrong replies grew from {wrong[0].mean:.0f} to {wrong[1].mean:.0f} tokens, and the share of right "
         f"ones went from {percent(right[0].mean)} to {percent(right[1].mean)}",
-        fix=evidence.again("objective=dr_grpo", "regularize.overlong=0.25") + "   (no advantage for length)",
+        fix=evidence.again("objective=dr_grpo", "regularize.overlong=0.25") + "   # no advantage for length",
         since=evidence.read[-END],
         read=picked(evidence.end, lambda rollout: not rollout.right),
     )

@@ -168,7 +168,7 @@ class RemoteLearner:
             "a process of the learner ended unexpectedly",
             where=verb,
             why=why,
-            fix="gnomon resume RUN; if the process was killed for lack of memory, free some first",
+            fix="gnomon resume RUN   # if the process was killed for lack of memory, free some first",
         )
 
 

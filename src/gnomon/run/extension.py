@@ -60,7 +60,7 @@ def extension(reader: RunReader, supplied: Source, checks: Sequence[Check] = ())
         if at_resume(key) is None and key in own:
             raise RunError(
                 "E413", f"{key} cannot change when a run is resumed", where=origins.get(key, str(path)), why=MAY,
-                fix=f"gnomon train {run}/{RECIPE} {word_of(key, value)} run=OTHER   (starts a new run)",
+                fix=f"gnomon train {run}/{RECIPE} {word_of(key, value)} run=OTHER   # starts a new run",
             )  # fmt: skip
     lasting = {key: value for key, value in changed.items() if at_resume(key) is AtResume.CHANGE}
     if lasting:
@@ -104,7 +104,7 @@ def require_free_of_steps(config: RunConfig, run: str) -> None:
                 "E421", f"with rollout.{key}={value}, finished steps depend on the number of steps",
                 where=f"{run}/{RECIPE}",
                 why="a run with this number of steps from the start would have other steps",
-                fix=f"gnomon train {run}/{RECIPE} steps={config.budget.steps} run=OTHER   (starts a new run)",
+                fix=f"gnomon train {run}/{RECIPE} steps={config.budget.steps} run=OTHER   # starts a new run",
             )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def unknown_env(name: str, where: str) -> ConfigError:
         except (SyntaxError, ValueError) as error:
             return unimportable(name, error, where)
         why = "an environment is a class" if names else "the file defines no class"
-        fix = ", or ".join(names) or "gnomon new env my_task   (writes an example)"
+        fix = ", or ".join(names) or "gnomon new env my_task   # writes an example"
         return ConfigError("E021", f"{name} names a file but no class in it", where=where, why=why, fix=fix)
     why = f"the names are {', '.join(ENVS)}; file.py:Class and {':NAME, '.join(ADAPTERS)}:NAME are names too"
     if near := nearest(name, ENVS):

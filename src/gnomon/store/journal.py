@@ -108,7 +108,7 @@ def find(folder: Path) -> Path:
             "the folder contains no run" if folder.is_dir() else "the folder does not exist",
             where=str(folder),
             why=f"a run folder contains {JOURNAL}",
-            fix=f"{near} is a run folder" if near else "gnomon ls .   (lists the runs below this folder)",
+            fix=f"{near} is a run folder" if near else "gnomon ls .   # lists the runs below this folder",
         )
     return path
 
@@ -243,7 +243,7 @@ def damaged(folder: Path, why: str) -> RunError:
         "the run folder is damaged",
         where=str(folder),
         why=why,
-        fix=f"gnomon verify {shlex.quote(str(folder))}   (lists what is intact)",
+        fix=f"gnomon verify {shlex.quote(str(folder))}   # lists what is intact",
     )
 
 

@@ -412,7 +412,7 @@ class Run:
             where=f"{self.folder}, record {there.seq} ({there.place})",
             why=f"{key!r} was {was} and is now {now}: {SENTENCES[cause]}; nothing was overwritten",
             fix=(
-                f"gnomon resume {path} --accept-divergence   (continues and keeps the old records as an attempt), "
+                f"gnomon resume {path} --accept-divergence   # continues and keeps the old records as an attempt; "
                 f"or resume with the code and on the machine of {path}/{MANIFEST}"
                 if there.seq
                 else f"resume with the code and on the machine of {path}/{MANIFEST}, "
@@ -434,7 +434,7 @@ def require_free(folder: Path | str, fix: str = "") -> None:
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if JOURNAL in names:
         what = "the folder already contains a run"
-        fix = fix or f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
+        fix = fix or f"gnomon resume {shlex.quote(str(folder))}   # or choose another folder: run=OTHER"
     elif strangers := names - OURS - {PREDICTION}:
         what = f"the folder is not empty: it contains {min(strangers)}"
         fix = fix or "choose another folder: run=OTHER"

@@ -105,7 +105,7 @@ def mistaken(item: Mapping[str, Any]) -> ConfigError:
     """A mistake in a question, with its place among the questions and its key."""
     number, *keys = [part for part in item["loc"] if part not in KINDS] or [-1]
     where = f"question {int(number) + 1}" + "".join(f", {key}" for key in keys) if number >= 0 else ""
-    fix = "gnomon predict RUN --pass-at-1 0.5:0.7 --reaches 0.5@40=0.7   (docs/lab/predict.md lists all questions)"
+    fix = "gnomon predict RUN --pass-at-1 0.5:0.7 --reaches 0.5@40=0.7   # docs/lab/predict.md lists all questions"
     what = (
         "there is no question"
         if item["type"] == "too_short"
