@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from length_forms import decay_bias, group_mean_bias, own_mean_bias, sampled_length_bias
 from objective_cases import CASES, FORMS
 from torch import Tensor
 
@@ -29,7 +30,7 @@ from gnomon.objectives import (
     terminal,
     token_mean,
 )
-from gnomon.theory import decay_bias, group_mean_bias, length_bias, own_mean_bias, sampled_length_bias
+from gnomon.theory import length_bias
 from gnomon.theory.card_text import length_words
 
 SUCCESS, STOP, GROUP = 0.4, 0.1, 8

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon.objectives import rloo
 from gnomon.theory.exact import Moments, declared_gradient
-from gnomon.theory.timesteps import timestep_gradient, true_values
+from gnomon.theory.timesteps import timestep_gradient
 from gnomon.theory.world import ALPHABET, World, correct, outcomes, world
 
 PAGE = Path(__file__).parents[2] / "docs/lab/timesteps.md"
@@ -26,6 +26,17 @@ def gradient(size: int, lag: float = 0.0, critic: Tensor | None = None, place: W
     rewards = torch.tensor([correct(answer) for answer in place.answers], dtype=policy.dtype)
     behavior = policy + lag * place.anchor()
     return timestep_gradient(place, size, policy=policy, behavior=behavior, rewards=rewards, critic=critic)
+
+
+def true_values(space: World, *, policy: Tensor, rewards: Tensor) -> Tensor:
+    """[prefixes] the expected reward of an answer that the policy continues from each prefix."""
+    logp = space.logp(policy)
+    start = space.lengths.cumsum(0) - space.lengths
+    before = logp.cumsum(0) - logp
+    reached = (before - before[start][space.answer]).exp()  # Chance of the prefix itself.
+    whole = space.chances(policy)[space.answer]
+    later = whole / reached * rewards[space.answer]
+    return later.new_zeros(space.prefixes).index_add(0, space.prefix, later)
 
 
 TRUTH = gradient(6).mean

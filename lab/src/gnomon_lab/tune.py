@@ -25,7 +25,7 @@ from gnomon.theory import (
 from gnomon.theory.edge_cases import on_policy
 from gnomon_lab.update_scale import row_of_run, scale_of_run, scale_text
 
-__all__ = ["NOISES", "success_counts", "tune", "tune_text"]
+__all__ = ["NOISES", "tune", "tune_text"]
 
 NOISES = (1.0, 4.0, 16.0, 64.0)
 """How far the score of a success may scatter, where a run does not say."""
@@ -46,11 +46,6 @@ def task_counts(reader: RunReader, since: int = 0) -> dict[int | None, Counter[P
     for (_, task), judged in judged_groups(reader, since).items():
         found[task][Posterior(sum(judged), len(judged) - sum(judged))] += 1
     return dict(found)
-
-
-def success_counts(reader: RunReader, since: int = 0) -> Counter[Posterior]:
-    """`task_counts`, of all tasks together."""
-    return sum(task_counts(reader, since).values(), Counter())
 
 
 def measured_noise(reader: RunReader, since: int = 0) -> float | None:

@@ -4,14 +4,7 @@ from gnomon.theory.cards import Card, card
 from gnomon.theory.curves import GRID, Curve, count_weight, curve
 from gnomon.theory.edge_cases import edges
 from gnomon.theory.exact import ExactReport, report
-from gnomon.theory.length import (
-    LengthBias,
-    decay_bias,
-    group_mean_bias,
-    length_bias,
-    own_mean_bias,
-    sampled_length_bias,
-)
+from gnomon.theory.length import LengthBias, length_bias
 from gnomon.theory.sensitivity import Scores, local_sensitivity, odds_sensitivity, slope_square, success_scatter
 from gnomon.theory.tuning import (
     Belief,
@@ -35,7 +28,7 @@ from gnomon.theory.tuning import (
 __all__ = [
     "GRID", "Belief", "Card", "Curve", "ExactReport", "GainTerms", "KnownChance", "LengthBias", "Member", "Metric",
     "Posterior", "Scored", "Scores", "attainable_gain", "best_member", "best_scale", "card", "count_weight", "curve",
-    "decay_bias", "edges", "family_gains", "family_parameters", "gain_terms", "group_mean_bias", "length_bias",
-    "local_sensitivity", "metric", "metric_gain", "odds_sensitivity", "own_mean_bias", "report",
-    "sampled_length_bias", "scored_terms", "slope_square", "success_scatter",
+    "edges", "family_gains", "family_parameters", "gain_terms", "length_bias",
+    "local_sensitivity", "metric", "metric_gain", "odds_sensitivity", "report",
+    "scored_terms", "slope_square", "success_scatter",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from torch import Tensor
 from gnomon.theory.exact import Moments
 from gnomon.theory.world import World
 
-__all__ = ["timestep_gradient", "true_values"]
+__all__ = ["timestep_gradient"]
 
 
 def timestep_gradient(
@@ -46,14 +46,3 @@ def timestep_gradient(
     mean = chance @ each
     variance = chance @ (each - mean).square().sum(dim=1)
     return Moments(mean=mean, variance=float(variance), groups=len(space.answers))
-
-
-def true_values(space: World, *, policy: Tensor, rewards: Tensor) -> Tensor:
-    """[prefixes] the expected reward of an answer that the policy continues from each prefix."""
-    logp = space.logp(policy)
-    start = space.lengths.cumsum(0) - space.lengths
-    before = logp.cumsum(0) - logp
-    reached = (before - before[start][space.answer]).exp()  # Chance of the prefix itself.
-    whole = space.chances(policy)[space.answer]
-    later = whole / reached * rewards[space.answer]
-    return later.new_zeros(space.prefixes).index_add(0, space.prefix, later)
