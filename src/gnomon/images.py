@@ -93,14 +93,14 @@ class Image:
     def file_name(self) -> str:
         return f"{self.sha256}.{next((s for begin, s in SUFFIXES.items() if self.data.startswith(begin)), 'png')}"
 
-    def pixels(self, where: str = "") -> Picture:
+    def pixels(self) -> Picture:
         """The picture in RGB, upright.
 
         Raises: ConfigError E188 for a damaged file; ResourceError E505 without Pillow; RunError E441, as `Shelf.get`.
         """
         if not find_spec("PIL"):
             raise ResourceError(
-                "E505", "the package pillow is not installed", where=where or self.source or self.sha256,
+                "E505", "the package pillow is not installed", where=self.source or self.sha256,
                 why="it decodes the images of a task", fix='pip install "gnomon[vision]"',
             )  # fmt: skip
         from PIL import Image as Pillow
@@ -116,7 +116,7 @@ class Image:
         except Exception as error:  # Pillow raises many types for a file that anybody may have made.
             fix = "save the image again, or remove the row"
             says = str(error).partition(" <")[0]  # Without the address of an object.
-            raise unusable(where or self.source or self.sha256, f"it is damaged: {says}", fix) from error
+            raise unusable(self.source or self.sha256, f"it is damaged: {says}", fix) from error
 
 
 class Shelf:

@@ -162,9 +162,10 @@ def product(rows: Tensor, matrix: Tensor) -> Tensor:
     return rows @ matrix if few >= QUERIES else (pad(rows, (0, 0, 0, QUERIES - few)) @ matrix)[..., :few, :]
 
 
-def weighed(weights: Tensor, values: Tensor, total: Tensor | None = None) -> Tensor:
+def weighed(weights: Tensor, values: Tensor) -> Tensor:
     """weights [..., Q, K] @ values [..., K, size], whatever follows the last key that counts: span by span from the
-    first, on top of what earlier spans add up to."""
+    first."""
+    total: Tensor | None = None
     for start in range(0, weights.shape[-1], SPAN):
         part = product(weights[..., start : start + SPAN], values[..., start : start + SPAN, :])
         total = part if total is None else total + part

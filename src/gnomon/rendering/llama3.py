@@ -34,18 +34,17 @@ class Llama3:
 
     Args:
         dated: whether a system turn with dates comes first, as from Llama 3.1 on. Tools are announced there.
-        date: date in the system message.
     Source: the chat templates of Llama 3, 3.1 and 3.2.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, dated: bool = True, date: str = DATE) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, dated: bool = True) -> None:
         self.encoding = encoding_of(tokenizer)
         self._end, *_ = self.encoding.required(
             "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
         )
         self._ends = frozenset({self._end, self.encoding.control.get("<|eom_id|>", self._end)})
         self._code = self.encoding.control.get("<|python_tag|>")
-        self.dated, self.date = dated, date
+        self.dated = dated
 
     @property
     def stop(self) -> frozenset[int]:
@@ -61,7 +60,7 @@ class Llama3:
         pieces += [
             _header("system"),
             template("Environment: ipython\n" if tools else ""),
-            template(f"Cutting Knowledge Date: December 2023\nToday Date: {self.date}\n\n"),
+            template(f"Cutting Knowledge Date: December 2023\nToday Date: {DATE}\n\n"),
             Piece(Origin.TASK, system.content.strip() if isinstance(system, Message) else system),
             template("<|eot_id|>"),
         ]

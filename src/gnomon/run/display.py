@@ -34,6 +34,8 @@ __all__ = [
     "no_phase",
 ]
 
+EVERY = 10
+"""Steps between two lines where a line cannot be written over."""
 QUIET = 15.0
 """Seconds between two progress lines when the output is not a terminal."""
 
@@ -154,8 +156,8 @@ class Display:
     Args: doing: describes what is sampled first.
     """
 
-    def __init__(self, config: RunConfig, *, every: int = 10, doing: str = "") -> None:
-        self.config, self.every = config, every
+    def __init__(self, config: RunConfig, *, doing: str = "") -> None:
+        self.config = config
         plain = False if Screen().is_jupyter else None  # A notebook's cell cannot write over a line.
         self.console = Screen(
             file=sys.stdout or StringIO(),
@@ -264,7 +266,7 @@ class Display:
             self.doing = "last evaluation"
         if self.live:
             self.show(self.line)
-        elif (step + 1) % self.every == 0:
+        elif (step + 1) % EVERY == 0:
             self.say(self.line)
 
     def finish(self, status: RunStatus) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from gnomon.types import Status
 from gnomon.verifiers.extract import ANY, FINAL, NEVER_CLOSES, Extraction, Strictness, after_reasoning
@@ -28,8 +28,8 @@ MAX_SOURCE = 64 * 1024
 """A longer block, in characters, is malformed."""
 
 
-def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Collection[str] = PYTHON) -> Extraction:
-    """The one fenced block of one of these languages. Accepts every string, in linear time; skips reasoning.
+def fenced(reply: str, strictness: Strictness = Strictness.ONLY) -> Extraction:
+    """The one fenced block of Python, or of no named language. Accepts every string, in linear time; skips reasoning.
 
     A fence closes with at least as many backticks as it opened with; one in a docstring does not close the block.
     Blocks of other languages do not count. Under `exact` and `trimmed` nothing may follow the block but white space.
@@ -37,7 +37,7 @@ def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Coll
     begin = after_reasoning(reply)
     if begin is None:
         return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
-    blocks, unclosed = _blocks(reply, begin, languages)
+    blocks, unclosed = _blocks(reply, begin)
     if len(blocks) > 1 and strictness not in ANY:
         detail = f"{len(blocks)} blocks, one is allowed"
         return Extraction(text=None, status=Status.SEVERAL, span=blocks[-1][:2], detail=detail)
@@ -55,7 +55,7 @@ def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Coll
     return Extraction(text=reply[start:end], span=(start, end))
 
 
-def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tuple[int, int, int]], bool]:
+def _blocks(reply: str, begin: int) -> tuple[list[tuple[int, int, int]], bool]:
     """For every block: start and end of its code, and start of the text that follows. Also whether one never closes."""
     blocks: list[tuple[int, int, int]] = []
     inside: int | None = None
@@ -71,7 +71,7 @@ def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tu
         if marks >= FENCE and "`" not in info:
             if inside is None:
                 inside, width = min(stop + 1, len(reply)), marks
-                counts, quoted = language(info) in languages, in_string(reply, inside)
+                counts, quoted = language(info) in PYTHON, in_string(reply, inside)
             elif marks >= width and not info and stop - start0 < 64 and not (counts and quoted(start0)):
                 if counts:
                     end = start0 - 1 - reply.startswith("\r\n", max(start0 - 2, 0))
