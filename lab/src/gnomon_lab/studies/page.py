@@ -32,8 +32,8 @@ def planned_text(study: Study) -> str:
     return "\n".join([*lines, *(f"- {claim}" for claim in study.claims), "", predicted(study) + ".", ""])
 
 
-def page_text(study: Study, result: Mapping[str, Any]) -> str:
-    """The page as Markdown."""
+def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> str:
+    """The page as Markdown. Args: stem: of the plots, beside the page."""
     lines = [
         f"# {study.question}",
         "",
@@ -52,7 +52,7 @@ def page_text(study: Study, result: Mapping[str, Any]) -> str:
         "",
     ]
     if not study.exact:
-        lines += [f"![differences by seed](claim-{number}.svg)" for number in range(len(result["claims"]))] + [""]
+        lines += [f"![differences by seed]({stem}-{number}.svg)" for number in range(len(result["claims"]))] + [""]
     return "\n".join(lines)
 
 
