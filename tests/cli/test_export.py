@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,18 @@ def test_mistakes_are_named_and_leave_nothing(run, tmp_path):
         assert done.returncode and f"error[{code}]" in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
     assert (tmp_path / "full" / "mine").read_text() == "kept"
+
+
+def test_a_damaged_checkpoint_is_named_with_its_damage(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "r")
+    for path in folder.glob("checkpoints/*/model.safetensors"):
+        path.unlink()
+    done = command("export", str(folder), str(tmp_path / "out"))
+    assert "that of step 3 is damaged: model.safetensors is missing; that of step 2" in done.stderr, done.stderr
+    assert f"gnomon train {folder}/recipe.toml run=OTHER" in done.stderr
+    shutil.rmtree(folder / "checkpoints")
+    none = command("export", str(folder), str(tmp_path / "out"))
+    assert "no step is saved yet" in none.stderr and f"fix: gnomon resume {folder}" in none.stderr, none.stderr
 
 
 def test_an_export_is_whole_or_absent(run, tmp_path, monkeypatch):

@@ -114,6 +114,23 @@ def test_an_environment_of_a_function_is_resumed_with_the_object(tmp_path):
     assert resumed.status == "interrupted" or resumed.fingerprint == whole.fingerprint
 
 
+class AtTheStart:
+    """An observer that presses Ctrl-C twice before anything is recorded."""
+
+    def start(self, manifest):
+        raise KeyboardInterrupt
+
+    step = evaluation = finish = lambda self, record: None
+
+
+def test_a_run_that_ends_before_its_first_record_says_that_its_folder_is_gone(tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        gnomon.train("char_count", run=tmp_path / "r", observers=[AtTheStart()], **SMALL)
+    shown = capsys.readouterr()
+    assert "Nothing was recorded, and the run folder was deleted" in shown.out + shown.err
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_run_of_rows_and_a_function_names_the_call_that_resumes_it(tmp_path):
     rows = [{"prompt": f"{n}+1?", "answer": str(n + 1)} for n in range(20)]
 

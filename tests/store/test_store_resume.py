@@ -337,7 +337,7 @@ def test_a_run_whose_first_step_failed_keeps_its_rollouts(tmp_path, failed):
         if failed:
             run.set_aside([Record(kind="held_out", step=0, task=0, sample=0, body={"reward": 0.0})], "it broke")
     (folder / "journal.db notes").write_text("mine")
-    run.discard_unused()
+    assert run.discard_unused() != failed
     assert (folder / "journal.db notes").is_file()
     assert (folder / "journal.db").is_file() == failed
     if failed:

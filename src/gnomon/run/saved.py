@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from gnomon.config import RunConfig, recorded, resolve
@@ -77,15 +78,21 @@ def checkpoint(folder: Path, step: int | None = None) -> Path:
     """The newest checkpoint of a run that verifies, or the one of a step. Raises: RunError E185."""
     with RunReader(folder) as reader:
         run = reader.uuid
-    folders = checkpoint_folders(folder)
+    folders, problems = checkpoint_folders(folder), list[str]()
     for path in folders:
-        if step in (None, int(path.name)) and not examine(path, run):
-            return path
-    there = ", ".join(str(int(path.name)) for path in reversed(folders)) or "none"
+        if step in (None, int(path.name)):
+            if not (problem := examine(path, run)):
+                return path
+            problems.append(f"that of step {int(path.name)} is damaged: {problem}")
+    there = ", ".join(str(int(path.name)) for path in reversed(folders))
+    quoted = shlex.quote(str(folder))
+    fix = "in a new run, save.keep=99 keeps the last 99 checkpoints" if there else f"gnomon resume {quoted}"
+    if problems:
+        fix = f"restore it from a copy, or repeat the run: gnomon train {quoted}/{RECIPE} run=OTHER"
     raise RunError(
         "E185",
         f"the run has no verified checkpoint{'' if step is None else f' of step {step}'}",
         where=str(folder),
-        why=f"checkpoints exist for these steps: {there}",
-        fix="in a new run, save.keep=99 keeps the last 99 checkpoints",
+        why="; ".join(problems) or (f"checkpoints exist for these steps: {there}" if there else "no step is saved yet"),
+        fix=fix,
     )

@@ -75,7 +75,8 @@ def start(
             with store:
                 train_until_stopped(store, fixed, parts, console, own.observers)
         except BaseException:
-            store.discard_unused()
+            if store.discard_unused():
+                teller.message(f"Nothing was recorded, and the run folder was deleted: {folder}")
             raise
     return RunReader(folder)
 

@@ -175,10 +175,13 @@ class Run:
             self._db.close()
         self._lock.release()
 
-    def discard_unused(self) -> None:
-        """Delete a closed run that has only its genesis record, so that its name can be used again."""
+    def discard_unused(self) -> bool:
+        """Delete a closed run that has only its genesis record, so that its name can be used again.
+
+        Returns: whether it was deleted.
+        """
         if self._count > 1 or self._set_aside:
-            return
+            return False
         for path in self.folder.iterdir():
             if path.is_dir() and path.name in OURS:
                 rmtree(path)
@@ -186,6 +189,7 @@ class Run:
                 path.unlink()
         with suppress(OSError):  # The folder contains other files.
             self.folder.rmdir()
+        return True
 
     @property
     def position(self) -> int:
