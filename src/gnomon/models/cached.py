@@ -141,7 +141,10 @@ class Running:
         if list(rows) == list(range(len(self._mask))):
             return
         index = torch.tensor(rows, device=self.policy.device)
-        self._cache.reorder_cache(index)  # type: ignore[attr-defined]
+        cache: Any = self._cache
+        # A cache of a class that says how rows are selected may hold more than its layers, such as a recurrent state.
+        select = cache.batch_select_indices if "batch_select_indices" in vars(type(cache)) else cache.reorder_cache
+        select(index)
         self._mask = self._mask[index]
         self._shift = None if self._shift is None else self._shift[index]
 
