@@ -148,9 +148,9 @@ def test_the_size_of_a_head_is_read_from_the_configuration(kind: str, tmp_path: 
     folder, found = save(kind, tmp_path), []
     policy = Policy.load(folder)
 
-    def attend(layer: int, query: torch.Tensor, *rest: Any) -> torch.Tensor:
-        found.append(query.shape[-1])
-        return query.new_zeros(query.shape)
+    def attend(layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, form: Any) -> torch.Tensor:
+        found.append(min(query.shape[-1], value.shape[-1]))
+        return query.new_zeros(*query.shape[:2], value.shape[-1])
 
     layout = type("Seen", (Packed,), {"attend": staticmethod(attend)})
     policy.hidden(torch.arange(16), layout(Trie([torch.arange(16)])))

@@ -44,13 +44,19 @@ def has_experts(config: Mapping[str, Any]) -> bool:
 
 
 def head_size(config: Mapping[str, Any]) -> int:
-    """Numbers of an attention head; 0 where the configuration does not say."""
-    width, heads = (
+    """Numbers of an attention head, of its values where they are fewer; 0 where the configuration does not say."""
+    width, heads, latent, turned, values = (
         next((config[name] for name in names if isinstance(config.get(name), int)), 0)
-        for names in (("hidden_size", "n_embd"), ("num_attention_heads", "n_head"))
+        for names in (
+            ("hidden_size", "n_embd"),
+            ("num_attention_heads", "n_head"),
+            ("qk_nope_head_dim",),
+            ("qk_rope_head_dim",),
+            ("v_head_dim",),
+        )
     )
-    size = config.get("head_dim") or (width // heads if heads else 0)
-    return size if isinstance(size, int) else 0
+    size = latent + turned if latent else config.get("head_dim") or (width // heads if heads else 0)
+    return min(size, values or size) if isinstance(size, int) else 0
 
 
 def fits_flex(folder: Path) -> bool:

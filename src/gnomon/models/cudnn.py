@@ -33,6 +33,7 @@ class Cudnn(Flex):
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
         size = query.shape[-1]
         fits = query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and size <= WIDEST and size % 8 == 0
+        fits = fits and value.shape[-1] == size
         _, *special = form
         if not self._lengths or not fits or any(part is not None for part in special):
             return super().attend(layer, query, key, value, form)

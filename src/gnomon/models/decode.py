@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -54,8 +55,8 @@ class Decode(Flat):
         self._prompts: dict[int, Slots] = {}
         self._own: dict[int, Slots] = {}
         """Of the layers with attention."""
-        self._zeros: dict[int, Tensor] = {}
-        """Tables of `_filled` by their last dimension, whose rows past the first `folds` stay zero."""
+        self._zeros: dict[tuple[int, ...], Tensor] = {}
+        """Tables of `_filled` by kv_heads, folds and last dimension; their rows past the first `folds` stay zero."""
         self._tables = 0
         """How often a table was put in the place of another."""
 
@@ -91,7 +92,8 @@ class Decode(Flat):
         self.positions = positions
         if self.prefix is not None:
             self.positions = torch.cat([self.prefix.place % self.prefix.real.shape[1], positions])
-        self._aside: tuple[Tensor, Tensor] | None = None
+        self._aside: dict[int, tuple[Tensor, Tensor]] = {}
+        """As of `_lanes`, by kv_heads."""
 
     @property
     def nbytes(self) -> int:
@@ -110,17 +112,22 @@ class Decode(Flat):
     @property
     def moving(self) -> list[Tensor]:
         """What differs between passes of the same shape."""
-        aside = self._lanes(next(iter(self._own.values())).keys.shape[1]) if self.far_size else ()
+        aside = chain.from_iterable(map(self._lanes, self._heads)) if self.far_size else ()
         return [self.positions, self.place, self.near, self.far, self.back, *aside]
 
     @moving.setter
     def moving(self, values: Sequence[Tensor]) -> None:
         self.positions, self.place, self.near, self.far, self.back, *aside = values
-        self._aside = (aside[0], aside[1]) if aside else None
+        self._aside = dict(zip(self._heads, zip(aside[::2], aside[1::2], strict=True), strict=False))
+
+    @property
+    def _heads(self) -> list[int]:
+        """Numbers of heads of keys that layers have."""
+        return sorted({slots.keys.shape[1] for slots in self._own.values()})
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, form: Form) -> Tensor:
         if layer not in self._own:
-            self._prompts[layer], self._own[layer] = Slots(key), Slots(key)
+            self._prompts[layer], self._own[layer] = Slots(key, value), Slots(key, value)
         cut = 0 if self.prefix is None else self.prefix.tokens
         prompts, own = self._prompts[layer], self._own[layer]
         self._tables += prompts.room(len(self.prompts), blocks(self.longest))
@@ -185,10 +192,10 @@ class Decode(Flat):
         folds = x.shape[2]
         if folds >= QUERIES:
             return x
-        rows, last = len(x), x.shape[3]
-        table = self._zeros.get(last)
+        rows, form = len(x), tuple(x.shape[1:])
+        table = self._zeros.get(form)
         if table is None or rows > len(table):
-            table = self._zeros[last] = x.new_zeros(self.most, x.shape[1], QUERIES, last)
+            table = self._zeros[form] = x.new_zeros(self.most, x.shape[1], QUERIES, x.shape[3])
             self._tables += 1
         table[:rows, :, :folds] = x
         return table[:rows]
@@ -211,7 +218,7 @@ class Decode(Flat):
 
     def _lanes(self, kv_heads: int) -> tuple[Tensor, Tensor]:
         """Which row and head stand in every lane of every prompt and head, and the inverse of it."""
-        if self._aside is None:
+        if kv_heads not in self._aside:
             group = torch.tensor(self._group, dtype=torch.int64, device="cpu")
             order = torch.argsort(group, stable=True)
             count = torch.bincount(group, minlength=len(self.prompts))
@@ -221,28 +228,27 @@ class Decode(Flat):
             apart = ((group[:, None] * kv_heads + head) * self.lanes + lane[:, None]).flatten()
             together = torch.zeros(len(self.prompts) * kv_heads * self.lanes, dtype=torch.int64, device="cpu")
             together[apart] = torch.arange(len(apart), device="cpu")
-            self._aside = together.to(self.device), apart.to(self.device)
-        return self._aside
+            self._aside[kv_heads] = together.to(self.device), apart.to(self.device)
+        return self._aside[kv_heads]
 
 
 class Slots:
     """Keys and values of one layer, [slots, kv_heads, places, size] each; they grow by doubling up to what may be
     needed, and never shrink."""
 
-    def __init__(self, like: Tensor) -> None:
-        """Args: like, [T, kv_heads, size]."""
-        empty = like.new_zeros(0, like.shape[1], 0, like.shape[2])
-        self.keys, self.values = empty, empty
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        """Args: keys and values, [T, kv_heads, size]: of multi-head latent attention they have different sizes."""
+        self.keys, self.values = (like.new_zeros(0, like.shape[1], 0, like.shape[2]) for like in (keys, values))
 
     def room(self, slots: int, places: int, furthest: int | None = None) -> bool:
         """Hold at least so many. Args: furthest: places that may be needed later. Returns: whether that took new
         tables."""
-        have, kv_heads, length, size = self.keys.shape
+        have, _, length, _ = self.keys.shape
         if slots <= have and places <= length:
             return False
         target = capacity(length, places)
-        shape = (capacity(have, slots), kv_heads, max(places, min(target, blocks(furthest or target))), size)
-        self.keys, self.values = (grown(table, shape) for table in (self.keys, self.values))
+        shape = capacity(have, slots), max(places, min(target, blocks(furthest or target)))
+        self.keys, self.values = (grown(table, *shape) for table in (self.keys, self.values))
         return True
 
     def first(self, slots: int, places: int) -> tuple[Tensor, Tensor]:
@@ -251,16 +257,17 @@ class Slots:
 
     def write(self, positions: Tensor, keys: Tensor, values: Tensor) -> None:
         """Put one token, [B, kv_heads, size], at a place of each of the first slots."""
-        if positions.is_cuda and compiles() and keys.stride(2) == values.stride(2) == 1:
+        alike = keys.shape == values.shape and keys.stride(2) == values.stride(2) == 1
+        if positions.is_cuda and compiles() and alike:
             from gnomon.models import write_kernel
 
             write_kernel.write(self.keys, self.values, positions, keys, values)
             return
-        _, kv_heads, length, size = self.keys.shape
+        _, kv_heads, length, _ = self.keys.shape
         head = torch.arange(len(positions) * kv_heads, device=positions.device)
         where = head * length + positions.repeat_interleave(kv_heads)
-        self.keys.view(-1, size).index_copy_(0, where, keys.reshape(-1, size))
-        self.values.view(-1, size).index_copy_(0, where, values.reshape(-1, size))
+        for table, states in ((self.keys, keys), (self.values, values)):
+            table.view(-1, table.shape[3]).index_copy_(0, where, states.reshape(-1, table.shape[3]))
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy slots, all of them read before any is written."""
@@ -274,11 +281,10 @@ def capacity(have: int, needed: int) -> int:
     return have if needed <= have else max(needed, 2 * have)
 
 
-def grown(old: Tensor, shape: tuple[int, ...]) -> Tensor:
+def grown(old: Tensor, slots: int, places: int) -> Tensor:
     """The same slots in a larger table."""
-    slots, _, places, _ = old.shape
-    table = old.new_zeros(shape)
-    table[:slots, :, :places] = old
+    table = old.new_zeros(slots, old.shape[1], places, old.shape[3])
+    table[: old.shape[0], :, : old.shape[2]] = old
     return table
 
 

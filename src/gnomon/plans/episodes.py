@@ -92,7 +92,9 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
     weights = bytes_of(policy.model.parameters())
     size = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
     heads = getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads
-    per_token = 2 * settings.num_hidden_layers * heads * size * policy.precision.compute.itemsize
+    latent = getattr(settings, "kv_lora_rank", None)  # vLLM keeps what keys and values are computed from.
+    numbers = latent + settings.qk_rope_head_dim if latent else 2 * heads * size
+    per_token = settings.num_hidden_layers * numbers * policy.precision.compute.itemsize
     rows, length = len(prompts) * group, sum(prompts) / len(prompts) + reply
     cache = rows * length * per_token
     products = 2 * (weights / policy.precision.compute.itemsize) / device.rate(policy.precision.compute)
