@@ -10,25 +10,27 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
 
-__all__ = ["NAMES", "TEXTS", "alone", "small"]
+__all__ = ["NAMES", "PROMPTS", "TEXTS", "alone", "small"]
 
 SMALL: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim", "emb_dim"), 32),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "ffn_hidden_size", "d_ff", "d_inner", "n_inner"), 48),
     **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers"), 2),
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_head", "n_heads", "decoder_attention_heads"), 4),
-    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 12),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_hidden_size"), 24),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"), 256),
-    **dict.fromkeys(("n_group", "topk_group", "first_k_dense_replace", "num_shared_experts", "n_shared_experts"), 1),
+    **dict.fromkeys(("topk_group", "first_k_dense_replace", "num_shared_experts", "n_shared_experts"), 1),
     **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 102),
     **dict.fromkeys(("head_dim", "v_head_dim", "qk_nope_head_dim", "mamba_d_state", "state_size"), 8),
     **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "sliding_window", "window_size", "mamba_d_head"), 16),
     **dict.fromkeys(("qk_rope_head_dim", "rotary_dim", "mamba_n_heads"), 4),
-    "num_key_value_heads": 2, "num_experts_per_tok": 2, "moe_k": 2, "encoder_layers": 1, "decoder_ffn_dim": 48,
+    "num_key_value_heads": 2, "num_experts_per_tok": 3, "moe_k": 3, "n_group": 2, "mlp_only_layers": [0],
+    "encoder_layers": 1, "decoder_ffn_dim": 48,
     "attention_types": [[["global", "local"], 1]], "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0,
     "initializer_range": 0.12, "is_decoder": True, "attn_layer_period": 2, "attn_layer_offset": 1,
-    "attn_layer_indices": [1], "full_attn_idxs": [1], "block_types": ["recurrent", "attention"],
+    "attn_layer_indices": [1], "full_attn_idxs": [1], "block_types": ["recurrent", "attention"], "indexer_n_heads": 2,
+    "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8, "indexer_compress_ratio": 4,
     "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
 }  # fmt: skip
 VARIANTS: tuple[dict[str, Any], ...] = (
@@ -53,6 +55,8 @@ MOST = 5_000_000
 """Parameters of a model that a test makes."""
 TEXTS = [torch.randint(2, 100, (n,), generator=torch.Generator().manual_seed(n)) for n in (24, 19, 30)]
 """Longer than the attention windows."""
+PROMPTS = [tuple(TEXTS[0][:length].tolist()) for length in (1, 2, 5, 19)]
+"""Of replies that are sampled together."""
 
 
 def alone(model: Any, text: torch.Tensor) -> torch.Tensor:
@@ -77,9 +81,9 @@ def small(name: str) -> Any:
         except Exception:  # Every family has rules of its own on sizes.
             continue
         with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.dim() == 1:  # Norms and biases begin as constants, which would hide a mistake.
-                    parameter.add_(0.1 * torch.randn_like(parameter))
+            for value in model.state_dict().values():
+                if value.dim() == 1:  # Norms and biases begin as constants, which would hide a mistake.
+                    value.add_(0.1 * torch.randn_like(value))
         return model
     return None
 
@@ -90,7 +94,7 @@ def configurations(name: str) -> Iterator[Any]:
         usual = AutoConfig.for_model(name)
     except Exception:  # The usual sizes of some families contradict each other.
         return
-    for variant, every in product(VARIANTS, (True, False)):
+    for every, variant in product((True, False), VARIANTS):
         try:
             inside = {key: sizes(part, variant, every) for key, part in parts(usual).items()}
             yield AutoConfig.for_model(name, **sizes(usual, variant, every), **inside)
@@ -110,4 +114,7 @@ def sizes(config: Any, variant: dict[str, Any], every: bool) -> dict[str, Any]:
     kinds += ["full_attention"] if kinds == ["linear_attention"] else []
     layers = {"layer_types": kinds, "num_hidden_layers": len(kinds)} if len(kinds) > 1 else {}
     wanted = {key: value for key, value in (SMALL | layers | variant).items() if value is not ...}
+    feeding = list(dict.fromkeys(getattr(config, "mlp_layer_types", None) or ())) if every else []
+    if len(feeding) > 1:
+        wanted["mlp_layer_types"] = (feeding * wanted["num_hidden_layers"])[: wanted["num_hidden_layers"]]
     return {key: value for key, value in wanted.items() if hasattr(config, key)}

@@ -1,5 +1,6 @@
 """Every decoder that transformers ships, as a small random model: it has transformers' own log-probabilities and
-trains, by the forward pass that the page names, or it is refused with a code when it is read."""
+trains, by the forward pass that the page names, or it is refused with a code when it is read. Tokens that are sampled
+together are scored alike, where the page says `exact` with the same bits."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gnomon.engines.embedded import Embedded
 from gnomon.errors import ModelError
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
@@ -16,11 +18,13 @@ from gnomon.models.scoring import Completed, text_logp
 from gnomon.objectives import objective
 from learners.sequences import batch_of_four, credited
 from models.characters import tokenizer
-from models.small import NAMES, TEXTS, alone, small
+from models.small import NAMES, PROMPTS, TEXTS, alone, small
 
 PAGE = (Path(__file__).parents[2] / "docs/models.md").read_text("utf-8")
-PASSES = dict(re.findall(r"^\| `([\w.-]+)` \| ([\w ]+) \|", PAGE, re.MULTILINE))
+ROWS = re.findall(r"^\| `([\w.-]+)` \| ([\w ]+) \| (\w*)", PAGE, re.MULTILINE)
+PASSES = {name: each for name, each, _ in ROWS}
 """The forward pass of every family, by the page."""
+EXACT = {name for name, _, tier in ROWS if tier == "exact"}
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -41,6 +45,7 @@ def test_a_decoder_agrees_with_transformers_and_trains_or_is_refused(name: str, 
     assert policy.packs == (PASSES[name] == "packed")
     found = text_logp(policy, [Completed(text, torch.arange(len(text)) > 0) for text in TEXTS])
     assert float((found - wanted).abs().max()) < (1e-5 if policy.packs else 1e-3)
+    assert Embedded(policy).measure(PROMPTS, rows=3, tokens=48, reach=250) <= (0.0 if name in EXACT else 1e-3)
     learner, row = LocalLearner(policy), objective("rloo")
     learner.forward_backward(credited(learner, batch_of_four(), row), row)
     stats = learner.optim_step(1e-3)
@@ -50,3 +55,4 @@ def test_a_decoder_agrees_with_transformers_and_trains_or_is_refused(name: str, 
 def test_the_page_names_families_that_transformers_ships() -> None:
     assert set(PASSES) == set(NAMES)
     assert sum(each == "packed" for each in PASSES.values()) > 60
+    assert {name for name, each in PASSES.items() if each == "packed"} == EXACT

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, pad
 from transformers.pytorch_utils import Conv1D
 
 from gnomon.errors import ModelError, ResourceError
 from gnomon.keys import Key
 from gnomon.models.hub import parsed
 from gnomon.models.precision import at_least
+from gnomon.models.steady import wide_linear
 
 __all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Down", "Injected", "layers_of", "write_config"]
 
@@ -28,8 +28,6 @@ ALL_LINEAR = "all-linear"
 """Every linear layer except the vocabulary projection. Experts whose weights are one parameter are no linear layers."""
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 """Files of an adapter folder, as PEFT names them."""
-COLUMNS = 2
-"""Fewest columns of a product; one column takes a kernel whose bits depend on the number of rows."""
 NAME = "default"
 """PEFT's name of the only adapter of a model."""
 STATE_SPACES = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
@@ -192,10 +190,7 @@ class Down(torch.nn.Module):
         """[rank, in]."""
 
     def forward(self, x: Tensor) -> Tensor:
-        x, rank = x.to(self.weight.dtype), len(self.weight)
-        if rank >= COLUMNS:
-            return linear(x, self.weight)
-        return linear(x, pad(self.weight, (0, 0, 0, COLUMNS - rank)))[..., :rank]
+        return wide_linear(x.to(self.weight.dtype), self.weight)
 
 
 LINEAR = torch.nn.Linear | Conv1D

@@ -13,17 +13,17 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 from transformers.integrations.moe import grouped_mm_experts_forward
 
-from gnomon.models.attention import MIN_ROWS
+from gnomon.models.attention import MIN_ROWS, NAME
 from gnomon.models.precision import at_least
 
-__all__ = ["STEADY", "mixed"]
+__all__ = ["mixed", "settle_experts"]
 
-STEADY = frozenset((
-    "aria_text", "flex_olmo", "gpt_oss", "granitemoe", "granitemoe_swa", "granitemoeshared", "mellum", "mixtral",
-    "olmoe", "qwen3_moe",
-))  # fmt: skip
-"""Families whose experts are chosen by a softmax. Others take a sigmoid, which rounds a number by its place in a pass;
-they have transformers' own experts, and the tier `measured`."""
+
+def settle_experts(model: Any) -> None:
+    """Let the experts of a model compute by `mixed`, where all of them are such as it computes."""
+    experts = [module for module in model.modules() if hasattr(module, "_apply_gate")]
+    if experts and all(each.has_gate and not each.has_post_expert_norm for each in experts):
+        model.set_experts_implementation(NAME)
 
 
 def mixed(experts: Any, hidden: Tensor, choices: Tensor, shares: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
 from gnomon.models.delta_decode import DeltaDecode
 from gnomon.models.delta_layer import connect
-from gnomon.models.experts import STEADY, mixed
+from gnomon.models.experts import mixed, settle_experts
 from gnomon.models.folder import AGAIN, base_hash, image_token, model_folder
 from gnomon.models.fused import fuse, is_fused
 from gnomon.models.kernels import compiles, settle
@@ -37,7 +37,7 @@ from gnomon.models.packed import Packed
 from gnomon.models.padded import Padded, composed, freeze_unread, scale_of
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
 from gnomon.models.projection import WHOLE, Projection, Truncation, full_kl, token_collision, token_logp
-from gnomon.models.steady import settle_activations
+from gnomon.models.steady import settle_layers
 from gnomon.models.stored import Stored, weights_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
@@ -154,9 +154,7 @@ class Policy(torch.nn.Module):
         """Scores over the vocabulary held at once; 0: as many as suit the device."""
         self.has_delta_layers = whole.attention is not None and connect(model)
         if whole.attention is not None:
-            settle_activations(model)
-            if model.config.model_type in STEADY:
-                model.set_experts_implementation(NAME)
+            settle_experts(model)
         # No sequence is padded, and looking for padding waits for the device.
         model.base_model.warn_if_padding_and_no_attention_mask = no_warning
         if composed(model):
@@ -165,6 +163,8 @@ class Policy(torch.nn.Module):
                 text = whole(trie, output.weight.device).hidden(model, trie.ids.to(output.weight.device))
                 freeze_unread(model, [text, *(self.vision.blank() if self.vision and trains_vision else ())])
         self.adapter = adapter.inject(model) if adapter else None
+        if whole.attention is not None:
+            settle_layers(model)  # Those of the adapter too.
         if torch.cuda.is_available():
             fuse(model, exact=whole is Packed)
         self._adapted = True

@@ -20,7 +20,7 @@ from gnomon.errors import ConfigError, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.learners.alternating import Alternating
 from gnomon.learners.base import Learner
-from gnomon.models.backends import has_experts
+from gnomon.models.backends import has_experts, packs
 from gnomon.models.folder import model_folder, table
 from gnomon.models.policy import Policy
 from gnomon.models.precision import require_range
@@ -242,10 +242,11 @@ def probe_prompts(renderer: Renderer, env: Env, context: int) -> list[tuple[int,
 
 
 def tier_of(mismatch: float, config: RunConfig) -> Tier:
-    """A model with experts is never exact: by rounding, their rows depend on others, which few prompts may not show.
-    Nor is one that computes by its own forward."""
-    facts = table(model_folder(config.policy.path) / "config.json")
-    never = has_experts(facts) or attention_of(config) == "transformers"
+    """Some models are never exact, which few prompts may not show: one that computes by its own forward, and one with
+    experts on another device than a CPU or in less than float32, where rows of experts depend on others by rounding."""
+    folder = model_folder(config.policy.path)
+    steady = make_device(config.policy.device).type == "cpu" and config.dtypes.learner == "float32" and packs(folder)
+    never = attention_of(config) == "transformers" or (has_experts(table(folder / "config.json")) and not steady)
     return Tier.MEASURED if mismatch or never else Tier.EXACT
 
 
