@@ -23,7 +23,7 @@ from typing import Any
 
 from gnomon.envs.base import Env
 from gnomon.envs.check import check_env
-from gnomon.envs.episodes import Played, played
+from gnomon.envs.episodes import Played, play
 from gnomon.errors import GnomonError
 from gnomon.integrations.environments import Gem, ReasoningGym, TextArena, VerifiersEnv
 from gnomon.integrations.environments.hosting import HOSTS
@@ -176,7 +176,7 @@ def twice(env: Any, moves: tuple[str, ...]) -> str:
 def at_random(env: Any, moves: tuple[str, ...], number: int) -> Played:
     rng = Key(0).at("adapters", number=number).random()
     wrap = "<answer>{}</answer>" if env.slot else "{}"
-    return played(env, env.tasks("train")[number], lambda episode, turn: wrap.format(rng.choice(moves)))
+    return play(env, env.tasks("train")[number], lambda episode, turn: wrap.format(rng.choice(moves)))
 
 
 if __name__ == "__main__":

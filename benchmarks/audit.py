@@ -31,7 +31,7 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.projection import logp_of
-from gnomon.models.scoring import packed
+from gnomon.models.scoring import pack_rows
 from gnomon.objectives import TABLE, ClosedForm, Objective, Reach, Seen, Tokens, TokenShape, objective, terminal
 from gnomon.rollout.packing import pack
 from gnomon.theory import count_weight
@@ -97,7 +97,7 @@ def ends(policy: Policy, token: int) -> bool:
 def next_logp(policy: Policy) -> tuple[Tensor, Tensor]:
     """[V] log-probability of each first token, and [V, V] of each second one after it."""
     rows = [(0, (token, 0)) for token in range(policy.vocabulary)]
-    hidden = policy.states(packed(policy, [prompt_ids(policy)], rows))
+    hidden = policy.states(pack_rows(policy, [prompt_ids(policy)], rows))
     logp = logp_of(policy.logits(hidden), SAMPLING.temperature)
     return logp[0], logp[1::2]
 

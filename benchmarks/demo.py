@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gnomon_lab.tiny_policy.sight import LESSONS, sighted
+from gnomon_lab.tiny_policy.sight import LESSONS, train_sighted
 
 SIGHTED = ["steps=24", "prompts=8", "group=8", "rollout.max_tokens=24", "eval.every=6", "eval.tasks=96"]
 """Settings of a run on drawings."""
@@ -34,7 +34,7 @@ def run(env: str, seed: int, folder: Path, words: list[str]) -> dict[str, Any]:
     if env in LESSONS:
         lessons, policy = LESSONS[env], folder.parent / f"{env}-policy"
         if not (policy / "model.safetensors").exists():
-            sighted(policy, lessons)
+            train_sighted(policy, lessons)
         words = [f"policy={policy}", *SIGHTED, *lessons.words, *words]
         words = list({word.partition("=")[0]: word for word in words}.values())  # The last of a setting counts.
     command = [gnomon, "train", env, f"run={folder}", f"seed={seed}", *words]

@@ -153,7 +153,7 @@ def prompt_files() -> list[str]:
     from gnomon.config import Source, resolve
     from gnomon.keys import Key
     from gnomon.rollout import pack
-    from gnomon.rollout.failures import judged
+    from gnomon.rollout.failures import judged_groups
     from gnomon.run.parts import build
 
     config, _ = resolve([Source({"env": "countdown", "rollout": {"prompts": 2, "group": 16, "max_tokens": 24}}, {})])
@@ -167,7 +167,9 @@ def prompt_files() -> list[str]:
     tasks = parts.env.tasks("train")
     sys.setprofile(note)
     groups = asyncio.run(parts.actor.collect([(i, tasks[i]) for i in range(2)], Key(0).at("rollouts", step=0)))
-    batch = parts.credit(pack(judged(groups), sampling=parts.actor.sampling, exact=parts.actor.exact), parts.learner)
+    batch = parts.credit(
+        pack(judged_groups(groups), sampling=parts.actor.sampling, exact=parts.actor.exact), parts.learner
+    )
     (part,) = batch.updates(1, 1, Key(0).at("updates", step=0))
     stats = parts.learner.forward_backward(part, parts.objective)
     sys.setprofile(None)

@@ -78,8 +78,8 @@ def doubled(rounds: int) -> None:
     items = [(task, f"<answer>(b+a+c)^8(a+b+{'c' if i % 2 else 'd'})</answer>") for i in range(200)]
     verifier = PolynomialAnswer()
     with Judge(verifier, 1) as one, Judge(verifier, 2) as two:
-        same = one.judged(items) == two.judged(items)
-        ratios = [timed(lambda: one.judged(items)) / timed(lambda: two.judged(items)) for _ in range(rounds)]
+        same = one.judge(items) == two.judge(items)
+        ratios = [timed(lambda: one.judge(items)) / timed(lambda: two.judge(items)) for _ in range(rounds)]
     low, middle, high = min(ratios), statistics.median(ratios), max(ratios)
     print(f"two workers: {low:.2f} / {middle:.2f} / {high:.2f} times as fast as one (min / median / max), ", end="")
     print("the same verdicts" if same else "OTHER VERDICTS")

@@ -109,7 +109,7 @@ async def measure(options: argparse.Namespace) -> None:
         launch = Launch(command=command, stdin=b"Work on this task. " * 20, calls=options.calls, seconds=600.0)
         recorder = Recorder(
             renderer,
-            partial(Transcript.begun, renderer),
+            partial(Transcript.begin, renderer),
             policy.sample,
             key=Key(0).at("program", number=number),
             sampling=Sampling(max_tokens=64),

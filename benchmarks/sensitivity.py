@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gnomon.theory import GainTerms, KnownChance, Scored, best_member, family_gains, gain_terms, metric, scored_terms
-from gnomon.theory.curves import tilted
+from gnomon.theory.curves import tilt
 from gnomon.theory.world import correct, outcomes, world
 
 GROUP, MEASURED, GROUPS, SEEDS = 8, 12, 64, 10
@@ -49,7 +49,7 @@ class Prompt:
 def prompt(p: float) -> Prompt:
     """A policy over 15 answers that is right so often."""
     place = world()
-    policy = tilted(place, place.logits(), p)
+    policy = tilt(place, place.logits(), p)
     possible, scores = outcomes(place, policy, correct), place.per_answer(place.scores(policy))
     won = possible.chance * possible.reward / p
     mean = won @ scores
@@ -107,7 +107,7 @@ def choices(prompts: Sequence[Prompt], name: str) -> dict[str, list[float]]:
     }
     if metric(name).successes:
         measured = [scored_terms(sampled(prompts, seed), group=GROUP, of=metric(name)) for seed in range(SEEDS)]
-        found["measured"] = [best_member("A", worth.floored()).parameter for worth in measured]
+        found["measured"] = [best_member("A", worth.floor()).parameter for worth in measured]
     return found
 
 

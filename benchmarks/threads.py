@@ -24,7 +24,7 @@ from gnomon.learners.batch import pieces
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import SHIPPED
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import packed
+from gnomon.models.scoring import pack_rows
 from gnomon.models.threads import Threads
 from gnomon.plans.passes import texts
 from gnomon.types import Completion, Request, Sampling
@@ -53,7 +53,7 @@ def learned(
     cuts = pieces(texts([max(map(len, prompts))] * len(prompts), group, max(map(max, lengths))), USUAL)
 
     def gradient(places: list[int]) -> tuple[torch.Tensor, ...]:
-        scored = policy(packed(policy, prompts, [own[place] for place in places]))
+        scored = policy(pack_rows(policy, prompts, [own[place] for place in places]))
         return torch.autograd.grad(scored.logp.sum() / len(replies), parameters)
 
     total = [torch.zeros_like(value) for value in parameters]

@@ -18,7 +18,7 @@ from typing import Any
 
 from gnomon.objectives import OPTIONS, TABLE, objective
 from gnomon.theory import GRID, Card, card, curve
-from gnomon.theory.card_text import chart, declared, enumerated, length_words, number
+from gnomon.theory.card_text import chart, declarations, enumeration, length_words, number
 from gnomon.theory.exact import LARGEST
 from gnomon.viewer.objective import CARDS
 
@@ -105,18 +105,19 @@ def page(found: Card) -> str:
         ("source", found.source),
         *([("differs", found.differs)] if found.differs else []),
         ("group", f"{found.group} on this page, at least {found.min_group}"),
-        *declared(found),
+        *declarations(found),
         *([("asks for", ", ".join(found.needs))] if found.needs else []),
         *([("comes with", recipe)] if (recipe := recipe_words(found.name)) else []),
     ]
     options = [
-        (f"`{name}` = {option.default}", f"{option.text}; {option.allowed}") for name, option in found.options.items()
+        (f"`{name}` = {option.default}", f"{option.text}; {option.values_in_words}")
+        for name, option in found.options.items()
     ]
     return PAGE.format(
         name=found.name,
         summary=found.summary,
         facts=table(facts),
-        enumerated=table(enumerated(found)),
+        enumerated=table(enumeration(found)),
         chart="\n".join(chart(found.curve)),
         edges=table(list(found.edges.items())),
         options=f"\n## Options\n\n{table(options, ('option', 'meaning'))}\n" if options else "",
@@ -156,18 +157,18 @@ def viewer_card(name: str) -> dict[str, Any]:
         ("source", found.source),
         ("differs from the source", found.differs),
         ("group", f"{found.group} here, at least {found.min_group}"),
-        *declared(found),
+        *declarations(found),
         ("needs", ", ".join(found.needs)),
     ]
     return {
         "name": found.name,
         "summary": found.summary,
         "facts": [[label, text] for label, text in facts if text],
-        "enumerated": [list(line) for line in enumerated(found)],
+        "enumerated": [list(line) for line in enumeration(found)],
         "edges": dict(found.edges),
         "options": [
             [name, f"{option.default:g}" if isinstance(option.default, float) else option.default, option.text,
-             option.allowed]
+             option.values_in_words]
             for name, option in found.options.items()
         ],
         "how": found.curve.how,

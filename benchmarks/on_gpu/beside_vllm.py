@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gnomon.api import configure
 from gnomon.engines import sample_all
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.run.makers import make_engine, make_learner, make_objective
 from on_gpu.commands import gnomon, step_seconds
 from on_gpu.record import Record, Skipped
@@ -63,7 +63,7 @@ def speed(path: str, engine: dict[str, object]) -> float:
     made.load(learner.publish())
     for _ in range(2):
         began = time.perf_counter()
-        found = finished(sample_all(made, requests(256, REPLY)))
+        found = run_to_end(sample_all(made, requests(256, REPLY)))
         seconds = time.perf_counter() - began
     made.close()
     return sum(len(each.token_ids) for each in found) / seconds

@@ -14,7 +14,7 @@ from gnomon.keys import Key
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.plans.count import bytes_of
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.types import Request, Sampling
 from on_gpu.record import Record
 from on_gpu.shapes import model
@@ -36,7 +36,7 @@ def measure(record: Record) -> None:
     for rows in (1, 4) if record.small else ROWS:
         for _ in range(2):
             asked = requests(rows, reply)
-            seconds = timed(record, lambda asked=asked: finished(sample_all(engine, asked)))
+            seconds = timed(record, lambda asked=asked: run_to_end(sample_all(engine, asked)))
         # Every step reads the weights, and keys and values of every token before; rows of a prompt read those once.
         kept = per_token(policy) * (max(1, rows // PER_PROMPT) * PROMPT + rows * reply / 2)
         least = reply * (bytes_of(policy.model.parameters()) + kept) / bandwidth

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon_lab.studies.listing import Listed, by_chance, listed, publish
+from gnomon_lab.studies.listing import Listed, by_chance, list_studies, publish
 from gnomon_lab.studies.page import page_text, planned_text, write_plots
 
 DOCS = Path(__file__).parent
@@ -67,7 +67,7 @@ important limits. `docs/lab/questions.toml` lists the questions, and `python doc
 
 def pages() -> dict[str, str]:
     """The text of every page, by its path below `docs/lab`."""
-    rows = listed(NOWHERE)
+    rows = list_studies(NOWHERE)
     table = "\n".join(map(line, rows))
     index = INDEX.format(by_chance=by_chance(rows), rows=table)
     claims = tomllib.loads((DOCS / "claims.toml").read_text())["claim"]
@@ -136,7 +136,7 @@ def main() -> None:
     written = pages()
     for path, text in written.items():
         (DOCS / path).write_text(text)
-    for row in listed(NOWHERE):
+    for row in list_studies(NOWHERE):
         if row.result is not None:
             write_plots(DOCS / "studies" / row.name, row.study, row.result)
     for stale in (DOCS / "studies").glob("*.md"):

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    from gnomon.errors import explained
+    from gnomon.errors import explain_missing_package
 
-    with explained():
+    with explain_missing_package():
         if name in HOME:
             return getattr(importlib.import_module(HOME[name]), name)
         if name == "loop":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from gnomon.config import RunConfig, Source, leaves, resolve
 from gnomon.config.calls import fixes_in_python
 from gnomon.envs import ENVS, Env, offers
-from gnomon.errors import ConfigError, ConfigErrors, explained
+from gnomon.errors import ConfigError, ConfigErrors, explain_missing_package
 from gnomon.extensions import check_start
 from gnomon.objectives.spelling import nearest
 from gnomon.reading.folders import next_folder
@@ -56,7 +56,7 @@ class RunReader(StoredRun):
 
 
 @fixes_in_python()
-@explained()
+@explain_missing_package()
 def train(
     what: str | Path | Env | Tasks | None = None,
     /,
@@ -94,7 +94,7 @@ def train(
     Raises: ConfigErrors with all mistakes; RunError E401 if the folder contains a run.
     """
     require_outside()
-    values, own = separated(settings, observers)
+    values, own = separate(settings, observers)
     config, env = configure(what, values, reward, reward_range)
     folder = (
         next_folder(type(env).__name__ if env else config.env.type) if run is None else Path(os.path.expanduser(run))
@@ -111,7 +111,7 @@ def train(
 
 
 @fixes_in_python()
-@explained()
+@explain_missing_package()
 def resume(
     run: str | Path,
     what: str | Path | Env | Tasks | None = None,
@@ -161,7 +161,7 @@ def resume(
 
 
 @fixes_in_python()
-@explained()
+@explain_missing_package()
 def evaluate(
     policy: str | Path,
     what: str | Env | Tasks,
@@ -201,9 +201,7 @@ def open(run: str | Path) -> RunReader:
     return RunReader(run)
 
 
-def separated(
-    settings: Mapping[str, Any], observers: Sequence[Observer | str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def separate(settings: Mapping[str, Any], observers: Sequence[Observer | str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of a call, in which every part that was passed as an object has a name, and those parts."""
     values = dict(settings)
     by_setting = {name: values.get(name) for name in ("objective", "engine", "learner", "curriculum")}
@@ -239,7 +237,7 @@ def configure(
         )  # fmt: skip
     env = object_of(what, reward, reward_range)
     if env is not None:
-        env = changed(env, options)
+        env = with_options(env, options)
     supplied["env"] = {"type": what, **options} if env is None else spec_of(env)
     checks = [check_policy_config] if env else [check_env_config, check_policy_config]
     config, _ = resolve(
@@ -254,11 +252,11 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
         if isinstance(what, Env) or (isinstance(what, str) and what in ENVS):
             fix = "leave out reward=, or pass tasks instead of the environment"
             raise one_mistake("E027", "an environment judges its own replies and takes no reward=", fix=fix)
-        from gnomon.integrations.rewarded import rewarded
+        from gnomon.integrations.rewarded import make_env
 
         try:
             rows = os.path.expanduser(what) if isinstance(what, str | Path) else what
-            return rewarded(rows, reward, reward_range)
+            return make_env(rows, reward, reward_range)
         except ConfigError as error:
             raise ConfigErrors([error]) from error
     if isinstance(what, str):
@@ -275,7 +273,7 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
     return what
 
 
-def changed(env: Env, options: Mapping[str, Any]) -> Env:
+def with_options(env: Env, options: Mapping[str, Any]) -> Env:
     """An environment object with other options. Raises: ConfigErrors E012 or E024."""
     if not options:
         return env

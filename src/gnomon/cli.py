@@ -28,7 +28,7 @@ from gnomon.commands import (
 )
 from gnomon.commands.streams import Finished, lost_output, open_streams
 from gnomon.commands.words import Commands
-from gnomon.errors import GnomonError, ResourceError, explained
+from gnomon.errors import GnomonError, ResourceError, explain_missing_package
 from gnomon.extensions import extensions
 from gnomon.terminal import put
 
@@ -102,7 +102,7 @@ def main() -> None:
     """Run a command. Errors of the user are printed without a traceback."""
     open_streams()
     try:
-        with explained():
+        with explain_missing_package():
             app(args=[below_home(word) for word in sys.argv[1:]])
     except GnomonError as error:
         put(error, file=sys.stderr)

@@ -33,7 +33,7 @@ __all__ = [
     "ResourceError",
     "RunError",
     "VerifierError",
-    "explained",
+    "explain_missing_package",
 ]
 
 TRAIN = frozenset(("numpy", "safetensors", "torch", "transformers"))
@@ -115,7 +115,7 @@ class ResourceError(GnomonError):
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explain_missing_package() -> Iterator[None]:
     """Raises: ResourceError E505 in place of a ModuleNotFoundError for a package of the extra `train`."""
     try:
         yield

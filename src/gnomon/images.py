@@ -128,7 +128,7 @@ class Shelf:
         self._images: dict[int, Image] = {}
 
     @contextmanager
-    def opened(self, folder: Path) -> Iterator[None]:
+    def keep_in(self, folder: Path) -> Iterator[None]:
         """Images are kept in a folder, and found there."""
         before, self.folder = self.folder, folder
         try:

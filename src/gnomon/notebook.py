@@ -33,11 +33,9 @@ class Card:
         return "\n".join(one_line(line) for line in (self.title, *lines))
 
     def html(self) -> str:
-        head = "".join(f"<th {LEFT}>{marked(name)}</th>" for name in self.columns)
-        rows = "".join(
-            "<tr>" + "".join(f"<td {LEFT}>{marked(cell)}</td>" for cell in row) + "</tr>" for row in self.rows
-        )
-        return f"<table><caption {LEFT}>{marked(self.title)}</caption><tr>{head}</tr>{rows}</table>"
+        head = "".join(f"<th {LEFT}>{mark(name)}</th>" for name in self.columns)
+        rows = "".join("<tr>" + "".join(f"<td {LEFT}>{mark(cell)}</td>" for cell in row) + "</tr>" for row in self.rows)
+        return f"<table><caption {LEFT}>{mark(self.title)}</caption><tr>{head}</tr>{rows}</table>"
 
     def rich(self) -> Table:
         from rich.table import Table
@@ -51,7 +49,7 @@ class Card:
         return table
 
 
-def marked(value: object) -> str:
+def mark(value: object) -> str:
     return escape(printable(str(value)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["after_reasoning", "opened"]
+__all__ = ["after_reasoning", "open_marker"]
 
 MARKERS = (
     ("<think>", "</think>"),
@@ -41,7 +41,7 @@ def after_reasoning(text: str) -> int | None:
     return begin
 
 
-def opened(prompt: str) -> str:
+def open_marker(prompt: str) -> str:
     """The end of a prompt that has opened reasoning, from the marker on; empty for any other prompt.
 
     Some templates also write its first words, as in `<think>\\nOkay,`.

@@ -153,7 +153,7 @@ def faults() -> tuple[Fault, ...]:
         and call.args
         and isinstance(call.args[0], ast.Constant)
         and isinstance(call.args[0].value, str)
-        for names in [assigned(function) if function else {}]
+        for names in [assignments(function) if function else {}]
     ]
     return tuple(sorted(dict.fromkeys(result), key=lambda fault: (fault.code, fault.what)))
 
@@ -175,7 +175,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, ast.AST | None]]:
 
 
 @cache
-def assigned(function: ast.AST) -> Names:
+def assignments(function: ast.AST) -> Names:
     """Variables of a function to what is assigned to them; of several assignments, one that says most."""
     values: dict[str, ast.expr] = {}
     for node in ast.walk(function):
@@ -263,7 +263,7 @@ def explained_options(word: str) -> Iterator[str]:
 
 
 def option_line(name: str, option: Option) -> str:
-    return f"{name}   {option.allowed}   default {value_text(option.default)}   {option.text}"
+    return f"{name}   {option.values_in_words}   default {value_text(option.default)}   {option.text}"
 
 
 def explained_metric(word: str) -> Iterator[str]:

@@ -37,7 +37,7 @@ class Repeats:
         self.count, self.why = self.count + 1, why
         return not self.exhausted and time.monotonic() - self.alive <= self.seconds
 
-    def answered(self) -> None:
+    def on_answer(self) -> None:
         """There was an answer, which ends the row."""
         self.count, self.alive = 0, time.monotonic()
 

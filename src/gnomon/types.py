@@ -426,7 +426,7 @@ class Calls:
         return tuple(name for name, code in CALL_LIMITS.items() if code in self.refused)
 
     @property
-    def unserved(self) -> dict[str, int]:
+    def refusals(self) -> dict[str, int]:
         """The refusals that are not of a limit."""
         return {code: count for code, count in self.refused.items() if code not in CALL_LIMITS.values()}
 

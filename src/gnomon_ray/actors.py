@@ -43,17 +43,17 @@ class Actors:
 
     def start(self, life: Life) -> None:
         life.process = self.places[life.slot].actor(Sampler, self._parts, 4 + self.launch.episodes)
-        self._then(life.process.start.remote(), partial(self._started, life))
+        self._then(life.process.start.remote(), partial(self._on_start, life))
 
     def send(self, life: Life, number: int, call: Call) -> None:
         answer = getattr(life.process, call.verb).remote(*call.arguments)
-        self._then(answer, partial(self._answered, life, number))
+        self._then(answer, partial(self._on_answer, life, number))
 
     def ask(self, life: Life) -> None:
         self._then(life.process.alive.remote(), partial(self._alive, life))
 
     def load(self, life: Life, loaded: Loaded) -> None:
-        self._then(life.process.load.remote(loaded), partial(self._renewed, life))
+        self._then(life.process.load.remote(loaded), partial(self._on_renewal, life))
 
     def end(self, life: Life) -> None:
         with suppress(Exception):
@@ -75,32 +75,32 @@ class Actors:
     def _then(self, answer: Any, take: Callable[[Future[Any]], None]) -> None:
         answer.future().add_done_callback(lambda done: self._report(partial(take, done)))
 
-    def _started(self, life: Life, done: Future[Any]) -> None:
+    def _on_start(self, life: Life, done: Future[Any]) -> None:
         if self._living(life, done):
-            self.dispatch.started(life)
+            self.dispatch.on_start(life)
 
     def _alive(self, life: Life, done: Future[Any]) -> None:
         if self._living(life, done):
             self.dispatch.alive(life)
 
-    def _renewed(self, life: Life, done: Future[Any]) -> None:
+    def _on_renewal(self, life: Life, done: Future[Any]) -> None:
         if self._living(life, done):
-            self.dispatch.renewed(life)
+            self.dispatch.on_renewal(life)
 
     def _living(self, life: Life, done: Future[Any]) -> bool:
         """Whether a process answered and did not die. Raises: what it answered, if that is an error."""
         try:
             found = done.result()
         except FAILED as error:
-            self.dispatch.lost(life, reason(error))
+            self.dispatch.on_loss(life, reason(error))
             return False
         if isinstance(found, GnomonError):
             raise found
         return True
 
-    def _answered(self, life: Life, number: int, done: Future[Any]) -> None:
+    def _on_answer(self, life: Life, number: int, done: Future[Any]) -> None:
         error = done.exception()
         if isinstance(error, GONE):
-            self.dispatch.lost(life, str(error))
+            self.dispatch.on_loss(life, str(error))
         else:
-            self.dispatch.answered(life, number, None if error else done.result(), error)
+            self.dispatch.on_answer(life, number, None if error else done.result(), error)

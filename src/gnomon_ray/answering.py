@@ -18,10 +18,10 @@ def answering(verb: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | Gnom
     """Returns an error of Gnomon as a value."""
 
     @wraps(verb)
-    async def answered(*args: P.args, **kwargs: P.kwargs) -> T | GnomonError:
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T | GnomonError:
         try:
             return await verb(*args, **kwargs)
         except GnomonError as error:
             return error
 
-    return answered
+    return wrapper

@@ -74,19 +74,19 @@ class Processes(Protocol):
         ...
 
     def start(self, life: Life) -> None:
-        """Begin a process. `started` or `lost` is called when it is ready or has died."""
+        """Begin a process. `on_start` or `on_loss` is called when it is ready or has died."""
         ...
 
     def send(self, life: Life, number: int, call: Call) -> None:
-        """Send a call. `answered` or `lost` is called with its answer or the death of its process."""
+        """Send a call. `on_answer` or `on_loss` is called with its answer or the death of its process."""
         ...
 
     def ask(self, life: Life) -> None:
-        """Ask whether it still answers. `alive` or `lost` is called then."""
+        """Ask whether it still answers. `alive` or `on_loss` is called then."""
         ...
 
     def load(self, life: Life, loaded: Loaded) -> None:
-        """Send weights that it takes over while it samples. `renewed` or `lost` is called then."""
+        """Send weights that it takes over while it samples. `on_renewal` or `on_loss` is called then."""
         ...
 
     def end(self, life: Life) -> None:
@@ -163,7 +163,7 @@ class Dispatch:
                 self._count(life)
                 self.processes.send(life, number, call)
 
-    def started(self, life: Life) -> None:
+    def on_start(self, life: Life) -> None:
         """A process is ready for calls."""
         if self._slots[life.slot].life is not life:
             return
@@ -184,21 +184,21 @@ class Dispatch:
             if life.ready:
                 self._renew(life)
 
-    def renewed(self, life: Life) -> None:
+    def on_renewal(self, life: Life) -> None:
         """A process has taken over the weights that it was sent."""
         life.loading, life.since = False, self.now()
         if self._slots[life.slot].life is life:
             self._renew(life)
 
-    def answered(self, life: Life, number: int, found: Any = None, error: BaseException | None = None) -> None:
+    def on_answer(self, life: Life, number: int, found: Any = None, error: BaseException | None = None) -> None:
         """A call has an answer. Args: number: as it was sent."""
         if call := life.open.pop(number, None):  # Else it was sent to another process.
-            self._slots[life.slot].repeats.answered()
+            self._slots[life.slot].repeats.on_answer()
             life.since = self.now()
             self._count(life)
             resolve(call, found, found if isinstance(found, GnomonError) else error)
 
-    def lost(self, life: Life, why: str) -> None:
+    def on_loss(self, life: Life, why: str) -> None:
         """A process is no more. Its calls are sent again before any other."""
         slot = self._slots[life.slot]
         if slot.life is not life:
@@ -252,7 +252,7 @@ class Dispatch:
         life, now = slot.life, self.now()
         if life is None:
             if not self.processes.placed(slot.number):
-                slot.repeats.answered()  # When there is room again, it is on another node.
+                slot.repeats.on_answer()  # When there is room again, it is on another node.
             elif not slot.repeats.exhausted and now >= slot.after:
                 return self._start(slot)
             empty = len(self._slots) - self._living
@@ -263,7 +263,7 @@ class Dispatch:
                 self.processes.ask(life)
             self._check_at(life, life.since + (self._limit(life) if life.asked else self._quiet))
         elif now >= life.since + self._limit(life):
-            self.lost(life, f"no answer for {self._limit(life):g} s")
+            self.on_loss(life, f"no answer for {self._limit(life):g} s")
         else:
             self._check_at(life, life.since + self._limit(life))
 

@@ -17,7 +17,7 @@ from gnomon.envs.base import Env
 from gnomon.errors import ResourceError
 from gnomon.models.weights import WeightsRef
 from gnomon.run.losses import SamplerLoss
-from gnomon.workers import Carried, packed
+from gnomon.workers import Carried, pack_value
 from gnomon_ray.own import OwnCluster
 
 __all__ = ["RayFleet"]
@@ -40,7 +40,7 @@ class RayFleet:
             connect(config, undo)
             from gnomon_ray.samplers import Samplers
 
-            self._samplers = Samplers(packed(Carried.of((config, env, tasks))), config.launch)
+            self._samplers = Samplers(pack_value(Carried.of((config, env, tasks))), config.launch)
             undo.callback(self._samplers.close)
             self._undo = undo.pop_all()
 

@@ -28,7 +28,7 @@ from gnomon.objectives import Coefficients, Objective
 from gnomon.repeats import Repeats
 from gnomon.run.losses import LearnerLoss
 from gnomon.stats import Stats
-from gnomon.workers import Carried, packed
+from gnomon.workers import Carried, pack_value
 from gnomon_ray.deaths import PING, START, dead
 from gnomon_ray.fleet import connect
 from gnomon_ray.places import FAILED, GONE, Place, reason
@@ -61,7 +61,7 @@ class RayLearner:
         there = config.model_copy(update={"learner": "local", "launch": launch})
         with ExitStack() as undo:
             connect(config, undo)
-            self._parts = ray.put(packed(Carried.of((there, row))))
+            self._parts = ray.put(pack_value(Carried.of((there, row))))
             self._place = Place("the learner", config.launch.learner or {"CPU": 1.0})
             undo.callback(self._place.remove)
             undo.callback(self._end)
@@ -75,21 +75,21 @@ class RayLearner:
         return found
 
     def forward_backward(self, batch: Batch, objective: Objective | Named | Coefficients) -> Stats:
-        found: Stats = self._changed("forward_backward", batch, objective)
+        found: Stats = self._change("forward_backward", batch, objective)
         return found
 
     def optim_step(self, lr: float) -> Stats:
-        found: Stats = self._changed("optim_step", lr)
+        found: Stats = self._change("optim_step", lr)
         if sum(verb == "optim_step" for verb, _ in self._since) >= self._period:
-            self._kept()
+            self._saved_files()
         return found
 
     def save_state(self, folder: Path) -> None:
-        write_files(folder, self._kept())
+        write_files(folder, self._saved_files())
 
     def load_state(self, folder: Path) -> None:
-        files = ray.put(packed((files_of(folder),)))
-        self._sent("load_state", files)
+        files = ray.put(pack_value((files_of(folder),)))
+        self._send("load_state", files)
         self._keep(files)
 
     def publish(self) -> WeightsRef:
@@ -106,28 +106,28 @@ class RayLearner:
         """End its process, and the cluster if it is the run's own."""
         self._undo.close()
 
-    def _kept(self) -> dict[str, Tensor]:
+    def _saved_files(self) -> dict[str, Tensor]:
         """The files of the present state, from which it goes on if the process dies."""
         files: dict[str, Tensor] = self._call("save_state")
-        self._keep(ray.put(packed((files,))))
+        self._keep(ray.put(pack_value((files,))))
         return files
 
     def _keep(self, files: Any) -> None:
         """Go on from this state if the process dies. Args: files: reference to them, in this node's object store."""
         self._state, self._since = files, []
 
-    def _changed(self, verb: str, *arguments: Any) -> Any:
+    def _change(self, verb: str, *arguments: Any) -> Any:
         """The answer to a call that changes the learner, also where the answer is an error."""
-        sent = verb, ray.put(packed(arguments))
+        sent = verb, ray.put(pack_value(arguments))
         try:
-            return self._sent(*sent)
+            return self._send(*sent)
         finally:
             self._since.append(sent)
 
     def _call(self, verb: str, *arguments: Any) -> Any:
-        return self._sent(verb, ray.put(packed(arguments)))
+        return self._send(verb, ray.put(pack_value(arguments)))
 
-    def _sent(self, verb: str, arguments: Any) -> Any:
+    def _send(self, verb: str, arguments: Any) -> Any:
         """What the learner answers; asked again of a new process if one dies. Raises: what the learner raises."""
         while True:
             try:
@@ -138,7 +138,7 @@ class RayLearner:
             if isinstance(found, ResourceError) and found.code == "E509":  # One of the learner's own processes died.
                 self._lose(str(found))
                 continue
-            self._repeats.answered()
+            self._repeats.on_answer()
             if isinstance(found, GnomonError):
                 raise found
             return pickle.loads(found)
@@ -178,7 +178,7 @@ class RayLearner:
     def _wait_for_room(self) -> None:
         began = time.monotonic()
         while not self._place.placed:
-            self._repeats.answered()  # When there is room again, it is on another node.
+            self._repeats.on_answer()  # When there is room again, it is on another node.
             if time.monotonic() - began > self._launch.seconds:
                 raise self._place.no_room(self._launch.seconds)
             time.sleep(PING / 10)

@@ -63,8 +63,8 @@ class Place:
         return ResourceError(
             "E511",
             f"the Ray cluster has no room for {self._what}",
-            where=written(self._bundle),
-            why=f"no node had this free for {seconds:g} s; all nodes together have {written(have) or 'nothing'}",
+            where=amounts_text(self._bundle),
+            why=f"no node had this free for {seconds:g} s; all nodes together have {amounts_text(have) or 'nothing'}",
             fix="lower what launch reserves (cpus, gpus, resources), or add a node: ray start --address=HOST:PORT",
         )
 
@@ -92,7 +92,7 @@ class Places:
         return place.name in self._held
 
 
-def written(amounts: Mapping[str, float]) -> str:
+def amounts_text(amounts: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {amount:g}" for name, amount in sorted(amounts.items()))
 
 

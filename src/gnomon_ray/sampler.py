@@ -44,7 +44,7 @@ class Sampler:
     async def start(self) -> None:
         """Make what does not depend on weights."""
         self.config: RunConfig
-        self.config, env, self._env = pickle.loads(self._parts).opened()
+        self.config, env, self._env = pickle.loads(self._parts).load()
         torch.set_num_threads(1)  # Of this thread, which runs the event loop.
         self._tokenizer = Tokenizer(model_folder(self.config.policy.path))
         self._renderer = choose(self._tokenizer, self.config.policy.renderer, turns=env.max_turns)

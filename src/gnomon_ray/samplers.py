@@ -57,7 +57,7 @@ class Samplers:
 
     def put(self, weights: WeightsRef) -> list[Any]:
         """The weights in the object store. In a list, or Ray would read them again for every call."""
-        return [ray.put(weights.copied())]
+        return [ray.put(weights.copy())]
 
     async def call(self, verb: str, *arguments: Any) -> Any:
         """What a sampler answers. A call whose sampler dies is sent to another.

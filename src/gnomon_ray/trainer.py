@@ -12,7 +12,7 @@ import torch
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.verbs import carried_out
 from gnomon.run.parts import make_trainer
-from gnomon.workers import packed
+from gnomon.workers import pack_value
 from gnomon_ray.answering import answering
 
 __all__ = ["Trainer"]
@@ -50,9 +50,9 @@ class Trainer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def _make(self) -> None:
-        config, row = pickle.loads(self._parts).opened()
+        config, row = pickle.loads(self._parts).load()
         torch.set_num_threads(1)  # Of this thread.
         self._learner: Learner = make_trainer(config, row)
 
     def _call(self, verb: str, arguments: bytes) -> bytes:
-        return packed(carried_out(self._learner, verb, pickle.loads(arguments)))
+        return pack_value(carried_out(self._learner, verb, pickle.loads(arguments)))

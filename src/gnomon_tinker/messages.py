@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.types import Completion, Finish
-from gnomon_tinker.protobuf import fields, number, text, written
+from gnomon_tinker.protobuf import encode_field, fields, number, text
 
 __all__ = ["Example", "Pass", "read_pass", "written_pass", "written_samples"]
 
@@ -100,17 +100,19 @@ def written_pass(logp: Sequence[NDArray[np.float32]], metrics: Mapping[str, floa
     """Log-probabilities of the targets of every example, and metrics."""
     ends = np.cumsum([0, *(4 * len(each) for each in logp)], dtype="<i8")
     joined = b"".join(each.astype("<f4").tobytes() for each in logp)
-    tensor = written(1, joined) + written(2, ends.tobytes()) + written(3, FLOAT32)
-    record = written(2, written(1, "logprobs") + written(2, tensor)) + written(3, len(logp))
-    body = written(1, "ArrayRecord") + (written(2, record) if logp else b"")
-    return body + b"".join(written(3, written(1, name) + written(2, value)) for name, value in metrics.items())
+    tensor = encode_field(1, joined) + encode_field(2, ends.tobytes()) + encode_field(3, FLOAT32)
+    record = encode_field(2, encode_field(1, "logprobs") + encode_field(2, tensor)) + encode_field(3, len(logp))
+    body = encode_field(1, "ArrayRecord") + (encode_field(2, record) if logp else b"")
+    return body + b"".join(
+        encode_field(3, encode_field(1, name) + encode_field(2, value)) for name, value in metrics.items()
+    )
 
 
 def written_samples(completions: Sequence[Completion], prompt_logp: Sequence[float] = ()) -> bytes:
     """Args: prompt_logp: of the prompt's tokens, NaN for the first."""
     found = b""
     for each in completions:
-        ended = written(1, int(each.finish is Finish.LENGTH))
-        tokens = written(2, np.asarray(each.token_ids, dtype="<i4").tobytes())
-        found += written(1, ended + tokens + written(3, np.asarray(each.logprobs, dtype="<f4").tobytes()))
-    return found + (written(2, np.asarray(prompt_logp, dtype="<f4").tobytes()) if prompt_logp else b"")
+        ended = encode_field(1, int(each.finish is Finish.LENGTH))
+        tokens = encode_field(2, np.asarray(each.token_ids, dtype="<i4").tobytes())
+        found += encode_field(1, ended + tokens + encode_field(3, np.asarray(each.logprobs, dtype="<f4").tobytes()))
+    return found + (encode_field(2, np.asarray(prompt_logp, dtype="<f4").tobytes()) if prompt_logp else b"")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 
-__all__ = ["fields", "number", "text", "written"]
+__all__ = ["encode_field", "fields", "number", "text"]
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
@@ -62,17 +62,17 @@ def number(values: list[int | bytes]) -> int:
     return values[-1] if values and isinstance(values[-1], int) else 0
 
 
-def written(field: int, value: int | float | str | bytes) -> bytes:
+def encode_field(field: int, value: int | float | str | bytes) -> bytes:
     """A field: an integer as varint, a float as double, a text, or bytes."""
     if isinstance(value, float):
-        return encoded(field << 3 | FIXED64) + struct.pack("<d", value)
+        return encode_varint(field << 3 | FIXED64) + struct.pack("<d", value)
     if isinstance(value, int):
-        return encoded(field << 3 | VARINT) + encoded(value)
+        return encode_varint(field << 3 | VARINT) + encode_varint(value)
     data = value.encode() if isinstance(value, str) else value
-    return encoded(field << 3 | LENGTH) + encoded(len(data)) + data
+    return encode_varint(field << 3 | LENGTH) + encode_varint(len(data)) + data
 
 
-def encoded(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """A varint. Args: value: not negative."""
     found = bytearray()
     while value > 127:

@@ -12,7 +12,7 @@ from gnomon.engines.base import sample_all
 from gnomon.keys import Key
 from gnomon.models.scoring import score
 from gnomon.models.weights import WeightsRef
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.run.makers import make_engine
 from gnomon.run.makers.policy import policy_of
 from gnomon.types import Completion, Request, Sampling
@@ -53,7 +53,7 @@ class Sampler:
             Request(prompt_ids=prompt, key=own.at("number", number=number).bytes, sampling=sampling)
             for number in range(body.get("num_samples", 1))
         ]
-        found = finished(sample_all(self._engine, requests))
+        found = run_to_end(sample_all(self._engine, requests))
         if not body.get("prompt_logprobs"):
             return found, []
         scored = score(self._policy, [prompt[:1]], [(0, prompt[1:])]).tolist() if len(prompt) > 1 else []

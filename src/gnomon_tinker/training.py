@@ -65,7 +65,7 @@ class Model:
 
     def publish(self) -> WeightsRef:
         """The present weights, which stay as they are while the model is trained on."""
-        return self._learner.publish().copied()
+        return self._learner.publish().copy()
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True)

@@ -15,7 +15,7 @@ from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.repair import repair
 from gnomon.audit.text import report_text
 from gnomon.errors import ConfigErrors
-from gnomon.integrations.rewarded import rewarded
+from gnomon.integrations.rewarded import make_env
 from gnomon.integrations.rewards import TrlReward, VerlScore
 from gnomon.integrations.rewards.function import FunctionReward
 from gnomon.types import Message, Task
@@ -103,7 +103,7 @@ CASES = {
 
 
 def report_of(function, rows):
-    return audit(subject_of(rewarded(rows, function), count=12), axes=("correctness", "exploit", "failure"))
+    return audit(subject_of(make_env(rows, function), count=12), axes=("correctness", "exploit", "failure"))
 
 
 @pytest.mark.parametrize("name", CASES)

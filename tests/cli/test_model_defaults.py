@@ -16,7 +16,7 @@ import pytest
 import gnomon
 from gnomon import machine
 from gnomon.api import configure
-from gnomon.config import DEFAULTS, Origins, RunConfig, Source, choices, load, overrides, recorded, resolve
+from gnomon.config import DEFAULTS, Origins, RunConfig, Source, choices, load, overrides, recorded_recipe, resolve
 from gnomon.config.choices import sentences
 from gnomon.machine import cores
 from gnomon.models.facts import facts
@@ -271,8 +271,8 @@ def test_a_run_prints_the_reasons_and_repeats_its_recipe_when_defaults_change(
     assert "'rollout.stop=[]' max_tokens=256: the chat template ends a turn with <eos>." in said
     assert "rollout.context=512: the model has 512 positions." in said
     recipe = tmp_path / "run" / "recipe.toml"
-    before = resolve([recorded(recipe)])[0]
+    before = resolve([recorded_recipe(recipe)])[0]
     monkeypatch.setattr(choices, "FULL", 1.0)
     (folder / "tokenizer_config.json").write_text("{}")
-    assert resolve([recorded(recipe)])[0] == before
+    assert resolve([recorded_recipe(recipe)])[0] == before
     assert before.rollout.max_tokens == 256 and before.rollout.context == 512

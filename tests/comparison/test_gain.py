@@ -13,7 +13,7 @@ import gnomon
 from commands import command
 from gnomon.comparison.gain import Sizes, gain, open_runs
 from gnomon.comparison.gain_card import Card, Interval, card_of, card_text, sentences
-from gnomon.comparison.gain_replies import USUAL, Part, recorded, sample_missing
+from gnomon.comparison.gain_replies import USUAL, Part, recorded_groups, sample_missing
 from gnomon.comparison.gain_scores import Played, Replies, Sample, format_of, gain_of
 from gnomon.comparison.readings import readings
 from gnomon.errors import ConfigError, RunError
@@ -141,10 +141,10 @@ def test_a_sampled_reply_is_that_of_an_evaluation(tmp_path: Path, lora: int) -> 
     gnomon.train("char_count", run=folder, steps=2, lora=lora, lr=0.1, eval={"tasks": 6}, **SMALL).close()
     runs = open_runs([folder], Sizes(samples=2), trust=False)
     parts = [Part(USUAL, trained, 0) for trained in (False, True)]
-    assert not any(recorded(runs, part) for part in parts)
+    assert not any(recorded_groups(runs, part) for part in parts)
     found = sample_missing(runs, parts, lambda sentence: None)
     one = open_runs([folder], Sizes(samples=1), trust=False)
-    texts = {part: [group.rollouts[0].text for group in recorded(one, part)] for part in parts}
+    texts = {part: [group.rollouts[0].text for group in recorded_groups(one, part)] for part in parts}
     assert {part: [group.rollouts[0].text for group in groups] for part, groups in found.items()} == texts
     assert texts[parts[0]] != texts[parts[1]]
 

@@ -19,7 +19,7 @@ from gnomon.envs.agent import END_LIMITS, End
 from gnomon.integrations.imports.files import Options
 from gnomon.monitoring.alarms import alarms
 from gnomon.reading.address import parse_address
-from gnomon.reading.importing import imported
+from gnomon.reading.importing import import_log
 from gnomon.store import RunReader
 from gnomon.types import CALL_LIMITS, Calls, Part, Status, Stop
 
@@ -280,7 +280,7 @@ def test_the_steps_of_an_imported_log_are_read_whatever_their_numbers(tmp_path, 
     columns = {"prompt": "question", "reply": "text", "reward": "score", "step": "it"}
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps({**reply, "it": step}) + "\n" for step in steps for _ in range(2)))
-    imported(log, tmp_path / "run", "jsonl", "reward >= 1", Options(columns=columns))
+    import_log(log, tmp_path / "run", "jsonl", "reward >= 1", Options(columns=columns))
     with RunReader(tmp_path / "run") as reader:
         evidence = evidence_of(reader)
     assert evidence.read == tuple(steps) and len(evidence.groups) == 3
@@ -290,7 +290,7 @@ def test_the_steps_of_an_imported_log_are_read_whatever_their_numbers(tmp_path, 
 def test_a_run_without_rollouts_of_training_is_not_called_sound(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(json.dumps({"prompt": "1+1?", "reply": "2", "reward": 0}) + "\n")
-    imported(log, tmp_path / "run", "jsonl", "reward >= 1", Options(held_out=True))
+    import_log(log, tmp_path / "run", "jsonl", "reward >= 1", Options(held_out=True))
     done = command("doctor", str(tmp_path / "run"))
     assert done.returncode == 0 and "there is nothing to examine: the run has no training rollouts" in done.stdout, (
         done.stderr

@@ -16,7 +16,7 @@ from gnomon.envs.offers import players
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.keys import Key
 from gnomon.rollout import pack
-from gnomon.rollout.failures import judged
+from gnomon.rollout.failures import judged_groups
 from gnomon.rollout.relabel import WISH, condition
 from gnomon.rollout.select import mixed, of_tasks, predictive_entropy
 from gnomon.run.parts import build
@@ -120,7 +120,9 @@ def check(objective: str, rollout: Rollout, group: int) -> None:
 
 def trained(parts, groups: list[Group]) -> None:  # type: ignore[no-untyped-def]
     """A step is trained on them."""
-    batch = pack(judged(groups), sampling=parts.actor.sampling, exact=parts.actor.exact, limit=parts.actor.longest)
+    batch = pack(
+        judged_groups(groups), sampling=parts.actor.sampling, exact=parts.actor.exact, limit=parts.actor.longest
+    )
     batch = parts.credit(batch, parts.learner)
     parts.learner.forward_backward(batch, parts.objective)
     parts.learner.optim_step(parts.schedule(1))

@@ -25,7 +25,7 @@ def renderer_of(family: str, folder: Path) -> Renderer:
 
 
 def tree_of(renderer: Renderer) -> Tree:
-    return Tree(partial(Transcript.begun, renderer))
+    return Tree(partial(Transcript.begin, renderer))
 
 
 def sampled(renderer: Renderer, rng: random.Random) -> Completion:

@@ -128,7 +128,7 @@ def serving(
     encoding = renderer.encoding  # type: ignore[attr-defined]
     recorder = Recorder(
         renderer,
-        partial(Transcript.begun, renderer),
+        partial(Transcript.begin, renderer),
         policy.sample,
         key=Key(0),
         sampling=Sampling(max_tokens=max_tokens, stop=stop),

@@ -98,7 +98,7 @@ def test_an_image_is_the_tokens_that_an_environment_s_image_is(qwen: Renderer, p
         posted(served, path, asked(path, RED.data, BLUE.data, tools=False))
         (turn,) = served.turns()
         own = [Message(role="system", content="s"), Message(role="user", content="q", images=(RED, BLUE))]
-        assert turn.messages == tuple(own) and turn.prompt_ids == Transcript.begun(qwen, own).token_ids
+        assert turn.messages == tuple(own) and turn.prompt_ids == Transcript.begin(qwen, own).token_ids
         assert list(dict.fromkeys(token for token in turn.prompt_ids if token < 0)) == [RED.token, BLUE.token]
         assert SHELF.get(BLUE.token).data == BLUE.data
 
@@ -226,7 +226,7 @@ def test_an_image_in_a_result_needs_a_template_that_is_proven_to_take_it(tmp_pat
 
 def test_an_image_that_cannot_be_kept_ends_the_run(qwen: Renderer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with SHELF.opened(tmp_path / "file/images"), serving(qwen) as served:
+    with SHELF.keep_in(tmp_path / "file/images"), serving(qwen) as served:
         assert "the run stops" in refused(served, PATHS[0], asked(PATHS[0], OWN[0].data), "rollout_over", 403)
         assert isinstance(served.recorder.error, OSError)
 

@@ -27,7 +27,7 @@ from gnomon.keys import Key
 from gnomon.reading.address import Address
 from gnomon.reading.rollouts import rollout, rollout_text
 from gnomon.rendering import Renderer, Transcript
-from gnomon.rollout.programs import CONNECTIONS, Programs, located
+from gnomon.rollout.programs import CONNECTIONS, Programs, locate
 from gnomon.sandbox.descendants import descendants
 from gnomon.store import RunReader
 from gnomon.store.codec import decode
@@ -56,7 +56,7 @@ def renderer(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
 
 def recorder_of(renderer: Renderer, delay: float = 0.0, *, policy: Policy | None = None, calls: int = 5) -> Recorder:
     policy = policy or Policy(renderer, lambda prompt, rng: "fox", delay)
-    begin = partial(Transcript.begun, renderer)
+    begin = partial(Transcript.begin, renderer)
     sampling, bounds = Sampling(max_tokens=50), Bounds(calls=calls)
     return Recorder(renderer, begin, policy.sample, key=Key(0), sampling=sampling, bounds=bounds, piece=str)
 
@@ -193,7 +193,7 @@ def test_a_program_reads_its_own_file_and_nothing_beside_it(renderer: Renderer, 
     program.write_text(
         f"import os; print(os.listdir({str(tmp_path)!r}), os.path.exists('/root/.ssh'), len(os.listdir('/')))"
     )
-    assert located(("/bin/sh", "-c", "x")) == (("/bin/sh", "-c", "x"), ("/bin/sh",))
+    assert locate(("/bin/sh", "-c", "x")) == (("/bin/sh", "-c", "x"), ("/bin/sh",))
     recorder = recorder_of(renderer)
     end = asyncio.run(Programs().play(Launch(command=("python", str(program))), recorder, "k"))
     assert end.status == 0 and end.output.startswith("['agent.py'] False "), end

@@ -61,7 +61,7 @@ async def play(renderer: Renderer, env: Repair, task: Task, say: Say) -> tuple[E
     policy = Policy(renderer, say)
     recorder = Recorder(
         renderer,
-        partial(Transcript.begun, renderer),
+        partial(Transcript.begin, renderer),
         policy.sample,
         key=Key(0),
         sampling=Sampling(max_tokens=5000),

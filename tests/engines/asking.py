@@ -23,7 +23,7 @@ def three_versions() -> list[WeightsRef]:
     """Three versions of the shipped policy, every parameter somewhat smaller each time."""
     learner, found = LocalLearner(Policy.load(model_folder("tiny"))), []
     for _ in range(3):
-        found.append(learner.publish().copied())
+        found.append(learner.publish().copy())
         with torch.no_grad():
             for parameter in learner.parameters.values():
                 parameter.mul_(0.9)

@@ -26,7 +26,7 @@ from gnomon.models.attention import Form, Prefix
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.projection import entropy_of
-from gnomon.models.scoring import packed, score
+from gnomon.models.scoring import pack_rows, score
 from gnomon.types import Finish, Request
 
 
@@ -77,9 +77,9 @@ def test_a_prompt_read_in_pieces_has_the_same_bits_and_holds_fewer_scores(window
     """Pieces of one span of queries, against all queries at once; prompts of two lengths in one pass."""
     prefix, random = Prefix([700, 301]), torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1001, heads, 16, generator=random) for heads in (4, 2, 2))
-    sizes, weighed = [], attention.weighed
-    monkeypatch.setattr(attention, "weighed", lambda w, v: sizes.append(w.numel()) or weighed(w, v))
-    padded = [prefix.padded(states) for states in (query, key, value)]
+    sizes, weighed = [], attention.weigh
+    monkeypatch.setattr(attention, "weigh", lambda w, v: sizes.append(w.numel()) or weighed(w, v))
+    padded = [prefix.pad(states) for states in (query, key, value)]
     whole = prefix.attend(*padded, Form(0.25, window, cap))
     monkeypatch.setattr(attention, "SCORES", 1)
     assert torch.equal(prefix.attend(*padded, Form(0.25, window, cap)), whole)
@@ -105,7 +105,7 @@ def test_the_entropy_at_a_token_is_that_of_the_distribution_it_was_sampled_from(
         engine, [ask(policy, prompt, s, 12, **options) for s in range(3)]
     )
     for completion in found:
-        work = packed(policy, [policy.tokenizer.encode(prompt)], [(0, completion.token_ids)])
+        work = pack_rows(policy, [policy.tokenizer.encode(prompt)], [(0, completion.token_ids)])
         with torch.inference_mode():
             logits = policy.logits(policy.states(work)).double()
         logp = torch.log_softmax(logits / (temperature or 1e-9), -1)

@@ -40,7 +40,7 @@ def test_the_file_is_the_one_that_the_base_model_would_have(name: str, in_a_file
     weights, expected = moved(folder)
     assert (set(weights.read()) == set(expected)) == (name not in MIXTURES), "transformers joins the experts of these"
     if in_a_file:
-        weights = weights.written(tmp_path / "published.safetensors")
+        weights = weights.write(tmp_path / "published.safetensors")
     found = load_file(model_file(weights, tmp_path / "weights.safetensors", folder))
     assert found.keys() == expected.keys()
     for key, value in expected.items():

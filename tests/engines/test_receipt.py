@@ -42,14 +42,14 @@ def engine_of(
 
 def versions(learner: LocalLearner, count: int, size: float = SMALL) -> list[WeightsRef]:
     """Versions of a policy. In each update, every weight moves by a part of itself."""
-    found, generator = [learner.publish().copied()], torch.Generator().manual_seed(7)
+    found, generator = [learner.publish().copy()], torch.Generator().manual_seed(7)
     for _ in range(count - 1):
         with torch.no_grad():
             for parameter in learner.parameters.values():
                 parameter.mul_(1 + size * torch.randn(parameter.shape, generator=generator))
         learner.policy.masters.round()
         learner.version += 1
-        found.append(learner.publish().copied())
+        found.append(learner.publish().copy())
     return found
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gnomon.engines.decoder import Decoder
-from gnomon.engines.replay import Replay, Watched, captured
+from gnomon.engines.replay import Replay, Watched, capture_pass
 from gnomon.keys import Key
 from gnomon.models.decode import Decode
 from gnomon.models.folder import TINY
@@ -48,7 +48,7 @@ def requests(prompts: tuple[int, ...] = (3, 40, 150, 300), rows: int = 5, tokens
 
 
 def frozen(decoder: Decoder) -> Callable[[Callable[[], Tensor]], Callable[[], Tensor]]:
-    """In the place of `captured` where there is no GPU."""
+    """In the place of `capture_pass` where there is no GPU."""
 
     def capture(work: Callable[[], Tensor]) -> Callable[[], Tensor]:
         replay, layout = decoder._replay, copy(decoder._layout)
@@ -62,7 +62,7 @@ def frozen(decoder: Decoder) -> Callable[[Callable[[], Tensor]], Callable[[], Te
 def decoded(policy: Policy, asked: list[Request], late: list[Request], replayed: bool) -> tuple[list[Completion], int]:
     """Completions, and how many passes were replayed. Args: late: requests that join after 20 tokens."""
     decoder = Decoder(policy)
-    capture = captured if DEVICE == "cuda" else frozen(decoder)
+    capture = capture_pass if DEVICE == "cuda" else frozen(decoder)
     decoder._replay = Replay(policy, decoder._layout, capture) if replayed else None
     found: dict[int, Completion] = {}
     for request in asked:

@@ -155,10 +155,10 @@ def test_an_old_adapter_or_its_cache_is_found(make, folders, monkeypatch, what, 
 def test_a_layer_that_was_left_old_is_found(make, folders):
     learner = LocalLearner(Policy.load(folders["tiny"]))
     engine = make(folders["tiny"])
-    old = learner.publish().copied()
+    old = learner.publish().copy()
     engine.load(old)
     moved(learner)
-    new = learner.publish().copied()
+    new = learner.publish().copy()
     mixed = {name: old.read()[name] if ".layers.1." in name else value for name, value in new.read().items()}
     with pytest.raises(NumericsError, match=r"E201.*differ from the learner's"):
         engine.load(replace(new, tensors=mixed))
@@ -275,7 +275,7 @@ def test_weights_change_while_it_samples(make, folders):
     policy of that stamp, and so is a whole request after the last one, whose prompt both have computed before."""
     learners = [LocalLearner(Policy.load(folders["tiny"])) for _ in range(2)]
     moved(learners[1])
-    weights = [learner.publish().copied() for learner in learners]
+    weights = [learner.publish().copy() for learner in learners]
     threaded = Threaded(make(folders["tiny"]))
     try:
         threaded.load(weights[0])

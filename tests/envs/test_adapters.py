@@ -11,7 +11,7 @@ import pytest
 
 from gnomon.envs.base import split_of
 from gnomon.envs.check import check_env
-from gnomon.envs.episodes import played
+from gnomon.envs.episodes import play
 from gnomon.errors import ConfigError, ResourceError, VerifierError
 from gnomon.integrations.environments import Gem, Gym, ReasoningGym, TextArena, VerifiersEnv, adapter
 from gnomon.integrations.environments.hosting import HOSTS
@@ -112,7 +112,7 @@ def test_a_reply_that_takes_too_long_ends_the_episode_and_the_process(reply):
 
 def test_stalling_pays_the_least():
     env = Gym(name="texts:Guess", turns=3, low=-1.0)
-    verdict = played(env, env.tasks("train")[0], lambda episode, turn: said("later")).verdicts[0]
+    verdict = play(env, env.tasks("train")[0], lambda episode, turn: said("later")).verdicts[0]
     assert verdict.status is Status.WRONG and verdict.reward == -1 and "not over" in verdict.detail
 
 

@@ -10,7 +10,7 @@ import pytest
 from gnomon.audit import audit, subject_of
 from gnomon.envs import Code
 from gnomon.envs import programs as small
-from gnomon.envs.base import confined, split_of
+from gnomon.envs.base import check_isolation, split_of
 from gnomon.envs.check import check_env
 from gnomon.errors import ResourceError
 from gnomon.keys import Key
@@ -98,7 +98,7 @@ def test_programs_that_do_the_same_have_one_split_and_one_set_of_tests() -> None
         for place, k in small.between("list", "list")
         if small.words(((place, k),)) in ("multiply each by 2", "sort, smallest first")
     )
-    one, two = (ENV.asked(random.Random(0), program) for program in ((double, order), (order, double)))
+    one, two = (ENV.task_of(random.Random(0), program) for program in ((double, order), (order, double)))
     assert one.id != two.id and one.answer == two.answer and split_of(one.id) == split_of(two.id)
 
 
@@ -230,7 +230,7 @@ def test_workers_run_no_code_where_it_cannot_be_confined(monkeypatch: pytest.Mon
 def test_a_host_without_a_sandbox_is_refused_with_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert Code().tasks("train")[0].id, "tasks can be read all the same"
-    for ask in (confined, check_env, lambda env: audit(subject_of(env, count=2))):
+    for ask in (check_isolation, check_env, lambda env: audit(subject_of(env, count=2))):
         with pytest.raises(ResourceError, match=r"E520(.|\n)*bubblewrap"):
             ask(Code())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gnomon.envs.base import confined
+from gnomon.envs.base import check_isolation
 from gnomon.envs.code_rows import CodeRows
 from gnomon.envs.code_tests import cases, unreadable
 from gnomon.envs.rows import content_hash
@@ -71,7 +71,7 @@ def env_of(folder: Path, found: list[dict[str, Any]], **options: Any) -> CodeRow
 def test_a_reply_is_right_if_it_passes_every_test(tmp_path: Path) -> None:
     env = env_of(tmp_path, rows(24), format=0.1)
     try:
-        confined(env)
+        check_isolation(env)
     except ResourceError:
         pytest.skip("this host confines no code")
     task = next(task for task in env.tasks("train") if task.id == "7")
@@ -96,7 +96,7 @@ def test_a_script_is_judged_by_its_output(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in found))
     env = CodeRows(path=str(path), prompt="question", answer="input_output", template="{prompt}")
     try:
-        confined(env)
+        check_isolation(env)
     except ResourceError:
         pytest.skip("this host confines no code")
     task = env.tasks("train")[0]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gnomon.envs import ENVS, Anytime, GuessNumber, KuhnPoker, Mastermind, MultiTurn, Nim, TicTacToe, Wordle
-from gnomon.envs.episodes import legal, played, well
+from gnomon.envs.episodes import legal, play, well
 from gnomon.envs.kuhn_value import STATES, VALUE, equilibrium, exploitability, payoff, value
 from gnomon.envs.mastermind import codes
 from gnomon.envs.mastermind import marks as pegs
 from gnomon.envs.nim import legal as takes
-from gnomon.envs.tic_tac_toe_board import best, free, picture, put, reached
+from gnomon.envs.tic_tac_toe_board import best, free, perfect_value, picture, put
 from gnomon.envs.tic_tac_toe_board import value as won
 from gnomon.envs.wire import read_step, step_json
 from gnomon.envs.wordle import word_pool
@@ -29,7 +29,7 @@ SEVERAL: dict[str, Any] = {name: kind for name, kind in ENVS.items() if issubcla
 def test_random_legal_players_end_every_game_without_breaking_a_rule(name: str) -> None:
     env, rng = SEVERAL[name](), Key(1).at(name).random()
     for index in range(60):
-        whole = played(env, env.tasks("train")[index], lambda episode, turn: legal(episode, rng), Key(index))
+        whole = play(env, env.tasks("train")[index], lambda episode, turn: legal(episode, rng), Key(index))
         assert len(whole.replies) <= env.moves
         assert {verdict.status for verdict in whole.verdicts} <= {Status.CORRECT, Status.WRONG}
         if len(whole.verdicts) == 2:
@@ -101,7 +101,7 @@ def test_wordle_draws_its_words_by_its_seed() -> None:
 
 
 def test_tic_tac_toe_is_a_draw_between_faultless_players() -> None:
-    assert reached(" " * 9) == 0
+    assert perfect_value(" " * 9) == 0
     assert [verdict.reward for verdict in well(TicTacToe(), TicTacToe().tasks("train")[0]).verdicts] == [0.0, 0.0]
 
 
@@ -250,7 +250,7 @@ def test_the_value_is_what_hands_played_in_the_environment_come_to() -> None:
         def say(episode: Any, turn: int, rng: random.Random = rng) -> str:
             return f"<answer>{'bet' if rng.random() < strategy[episode.ask.state] else 'pass'}</answer>"
 
-        total += played(env, env.tasks("train")[index], say).verdicts[0].reward
+        total += play(env, env.tasks("train")[index], say).verdicts[0].reward
     assert abs(total / 2400 - VALUE) < 4 * 1.3 / 2400**0.5
 
 

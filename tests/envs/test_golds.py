@@ -12,7 +12,7 @@ from commands import command
 from gnomon.envs import Dataset
 from gnomon.envs.countdown_rows import CountdownRows
 from gnomon.errors import ConfigError
-from gnomon.integrations.rewarded import rewarded
+from gnomon.integrations.rewarded import make_env
 
 GOLDS: dict[str, tuple[str, Any, str]] = {
     "commas": ("number", "1,000", "env.options.thousands=,"),
@@ -154,6 +154,6 @@ def test_a_run_and_its_evaluation_sets_are_refused_before_anything_starts(key: s
 def test_rows_of_a_reward_are_refused_too(gold: Any) -> None:
     rows = [{"prompt": f"{n}+1?", "answer": gold if n in (2, 5) else str(n)} for n in range(20)]
     with pytest.raises(ConfigError, match="E162") as caught:
-        rewarded(rows, lambda completion, answer: completion == answer)
+        make_env(rows, lambda completion, answer: completion == answer)
     assert caught.value.where == "train, rows 2, 5, column 'answer'"
-    assert len(rewarded(rows, lambda completion: 1.0).train) > 10, "a reward that does not read it may have any"
+    assert len(make_env(rows, lambda completion: 1.0).train) > 10, "a reward that does not read it may have any"

@@ -59,7 +59,7 @@ def test_rows_name_their_images_and_equal_questions_with_other_images_are_other_
 def test_a_message_has_images_as_parts(tmp_path: Path, part: dict[str, Any]) -> None:
     asked = [{"role": "user", "content": [part, {"type": "text", "text": ASKED}]}]
     env = Dataset(**folder(tmp_path) | {"image": ""})
-    (message,) = env.asked({"prompt": asked})
+    (message,) = env.question_messages({"prompt": asked})
     assert message.content == ASKED and message.images == (Image.of(drawn(0)),)
 
 

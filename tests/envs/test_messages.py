@@ -15,9 +15,9 @@ from gnomon.envs.messages import messages_of
 from gnomon.errors import ConfigError
 from gnomon.integrations.exports.rewards import text_of
 from gnomon.integrations.imports.rollout import message
-from gnomon.integrations.rewarded import rewarded
+from gnomon.integrations.rewarded import make_env
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Qwen3, joined
+from gnomon.rendering import Qwen3, join
 from gnomon.types import Message, ToolCall
 from rendering.families import tokenizer_folder
 
@@ -60,7 +60,7 @@ OTHER: dict[str, tuple[Any, str]] = {
 def test_text_in_every_form_is_the_prompt(name: str, tmp_path: Path) -> None:
     value = TEXT[name]
     assert messages_of(value) == ASKED
-    assert rewarded([{"prompt": value, "answer": "2"}, {"prompt": "x", "answer": "3"}], equal).train[0].messages in (
+    assert make_env([{"prompt": value, "answer": "2"}, {"prompt": "x", "answer": "3"}], equal).train[0].messages in (
         ASKED,
         (Message(role="user", content="x"),),
     )
@@ -88,7 +88,7 @@ def test_anything_else_is_refused_with_column_and_rows(name: str, tmp_path: Path
     if value != []:
         assert caught.value.where == f"{tmp_path / 'a.jsonl'}, column 'prompt', rows 3, 7"
     with pytest.raises(ConfigError, match="E162") as caught:
-        rewarded(rows, equal)
+        make_env(rows, equal)
     assert caught.value.where == "train, rows 3, 7, column 'prompt'" and words in caught.value.why
 
 
@@ -115,6 +115,6 @@ def test_calls_in_a_prompt_are_read_as_data_and_reach_the_model(tmp_path: Path) 
     assert reply.calls == (ToolCall(id="c7", name="add", arguments='{"a": "é"}'),) and reply.reasoning == "hm"
     assert (result.role, result.call_id, result.content[0]) == ("tool", "c7", "2")
     renderer = Qwen3(Tokenizer(tokenizer_folder(tmp_path / "qwen3", "qwen3")))
-    text = renderer.encoding.decode(joined(renderer.start((asked, reply, result))))
+    text = renderer.encoding.decode(join(renderer.start((asked, reply, result))))
     call = '<tool_call>\n{"name": "add", "arguments": {"a": "é"}}\n</tool_call>'
     assert f"<|im_start|>assistant\n<think>\nhm\n</think>\n\n{call}<|im_end|>" in text

@@ -13,7 +13,7 @@ import pytest
 
 from gnomon.envs import Arithmetic, Countdown, GuessNumber, KuhnPoker
 from gnomon.envs.check import check_env
-from gnomon.envs.episodes import lines, played
+from gnomon.envs.episodes import lines, play
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.environments import Remote
 from gnomon.integrations.exports import Server, trl_reward, trl_rows, verl_rows, verl_score
@@ -143,8 +143,8 @@ def test_a_served_environment_plays_as_it_does_at_home(served, env):
         assert (there[index].id, there[index].messages) == (tasks[index].id, tasks[index].messages)
         assert there[index].answer is None
         for say in lines(env, tasks, index):
-            home = played(env, tasks[index], say, KEY)
-            assert played(remote, there[index], lambda _, turn, home=home: home.replies[turn], KEY) == home
+            home = play(env, tasks[index], say, KEY)
+            assert play(remote, there[index], lambda _, turn, home=home: home.replies[turn], KEY) == home
 
 
 def test_a_served_environment_passes_the_conformance_suite(served):

@@ -11,7 +11,7 @@ from websockets.sync.connection import Connection
 from websockets.sync.server import serve
 
 from gnomon.envs.check import check_env
-from gnomon.envs.episodes import played
+from gnomon.envs.episodes import play
 from gnomon.errors import VerifierError
 from gnomon.integrations.environments import OpenEnv, Ors
 from gnomon.keys import Key
@@ -74,7 +74,7 @@ def openenv():
 
 def count(env, task):
     """The verdict on a player who tries every number."""
-    return played(env, task, lambda episode, turn: str(turn + 1)).verdicts[0]
+    return play(env, task, lambda episode, turn: str(turn + 1)).verdicts[0]
 
 
 def test_an_openenv_server_is_an_environment(openenv):
@@ -244,8 +244,8 @@ def test_an_ors_server_is_an_environment(ors):
     env = Ors(url=ors.url)
     tasks = env.tasks("train")
     assert len(tasks) == 12 and tasks[3].messages[0].content == "What is 3 + 3?"
-    assert played(env, tasks[3], lambda episode, turn: "56"[turn]).verdicts[0].correct
-    assert not played(env, tasks[3], lambda episode, turn: "7").verdicts[0].correct
+    assert play(env, tasks[3], lambda episode, turn: "56"[turn]).verdicts[0].correct
+    assert not play(env, tasks[3], lambda episode, turn: "7").verdicts[0].correct
     assert not ors.sessions, "every session was given back"
     report = check_env(env, tasks=4)
     assert report.passed, str(report)

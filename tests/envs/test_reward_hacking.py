@@ -9,7 +9,7 @@ from gnomon.envs.reward_hacking import Calculator, Impossible, Loophole, Proxied
 from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.types import Status, Verdict
-from gnomon.verifiers.prices import pay, undeclared
+from gnomon.verifiers.prices import pay, undeclared_parts
 from gnomon.verifiers.proxy import train
 
 
@@ -45,7 +45,7 @@ def test_calls_pay_more_than_the_answer():
     assert named.reward == env.reward_range[1] - 1
     found = pay(env.prices)
     assert found is not None and found.overpaid and found.without == pytest.approx(named.reward)
-    assert not list(undeclared(env.prices, named))
+    assert not list(undeclared_parts(env.prices, named))
 
 
 def test_calls_are_worth_nothing_alone_once_they_are_gated():

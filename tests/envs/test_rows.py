@@ -18,7 +18,7 @@ from gnomon.envs import Dataset
 from gnomon.envs.base import SLOT
 from gnomon.envs.rows import read_rows
 from gnomon.errors import ConfigError
-from gnomon.integrations.rewarded import rewarded
+from gnomon.integrations.rewarded import make_env
 
 ROWS = [
     {"prompt": 'Say "one,\ntwo"; ünï\u2028', "answer": "3"},
@@ -69,7 +69,7 @@ def test_a_file_of_any_form_has_the_same_rows(name: str, tmp_path: Path) -> None
     asked = {task.info["row"]: task.messages[0].content for split in ("train", "test") for task in env.tasks(split)}
     assert asked == {place: f"{row['prompt']} {SLOT}" for place, row in enumerate(ROWS)}
     assert env.files == {"path": str(path)}, "the run records the hash of the file"
-    assert len(rewarded(path, lambda completion, answer: completion == answer).train) > 30
+    assert len(make_env(path, lambda completion, answer: completion == answer).train) > 30
 
 
 def test_a_file_with_one_object_is_one_row(tmp_path: Path) -> None:

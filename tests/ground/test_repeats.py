@@ -15,7 +15,7 @@ import pytest
 from engines.test_worker import TINY, WORKER, weights
 from gnomon.engines.vllm import VLLM
 from gnomon.errors import GnomonError
-from gnomon.integrations.environments.remote import fetched
+from gnomon.integrations.environments.remote import fetch
 from gnomon.learners.base import Named
 from gnomon.learners.served import ServedLearner
 from gnomon.learners.wire import dumps
@@ -123,11 +123,11 @@ def call_of_a_cluster(failures: int, folder: Path, server: Server) -> str:
     processes.ready()
     call = processes.call()
     for _ in range(failures):
-        processes.dispatch.lost(processes.sent[-1][0], "killed")
+        processes.dispatch.on_loss(processes.sent[-1][0], "killed")
         processes.dispatch.serve()
     if not call.answer.done():
         life, number, _ = processes.sent[-1]
-        processes.dispatch.answered(life, number, "answered")
+        processes.dispatch.on_answer(life, number, "answered")
     return call.answer.result(0)
 
 
@@ -135,9 +135,9 @@ def process_of_a_cluster(failures: int, folder: Path, server: Server) -> str:
     processes = Scripted(samplers=1, restarts=ALLOWED, seconds=1000.0)
     processes.ready()
     for _ in range(failures):
-        processes.dispatch.lost(processes.begun[-1], "killed")
+        processes.dispatch.on_loss(processes.begun[-1], "killed")
         processes.until(processes.time + 100.0)
-        processes.dispatch.started(processes.begun[-1])
+        processes.dispatch.on_start(processes.begun[-1])
     return "answered" if len(processes.begun) == failures + 1 else "given up"
 
 
@@ -149,7 +149,7 @@ def judge_model(failures: int, folder: Path, server: Server) -> str:
 
 def environment(failures: int, folder: Path, server: Server) -> str:
     server.body, server.left = b'"answered"', failures
-    return fetched(server.url, "/step", {}, {}, tries=ALLOWED + 1)
+    return fetch(server.url, "/step", {}, {}, tries=ALLOWED + 1)
 
 
 def learner(failures: int, folder: Path, server: Server) -> str:
@@ -180,7 +180,7 @@ def test_an_answer_ends_the_row_and_pauses_double() -> None:
     repeats = Repeats(2)
     assert [repeats.another("it died") for _ in range(3)] == [True, True, False] and repeats.exhausted
     assert (repeats.count, repeats.why) == (3, "it died")
-    repeats.answered()
+    repeats.on_answer()
     pauses = []
     for _ in range(4):
         repeats.another()

@@ -21,7 +21,7 @@ from gnomon.integrations.imports import importing as module
 from gnomon.integrations.imports import trl
 from gnomon.integrations.imports.files import Options
 from gnomon.integrations.verl import record
-from gnomon.reading.importing import followed, imported
+from gnomon.reading.importing import follow_log, import_log
 from gnomon.store import RunReader, verify
 from gnomon.store.columns import rollout_table
 
@@ -68,7 +68,7 @@ def following(source: Path, folder: Path, format: str, options: Options, facts: 
 
     def run() -> None:
         try:
-            facts.append(followed(source, folder, format, "reward >= 1", options, stop.is_set))
+            facts.append(follow_log(source, folder, format, "reward >= 1", options, stop.is_set))
         except ConfigError as error:
             facts.append(error)
 
@@ -97,7 +97,7 @@ def test_lines_written_in_pieces_are_each_read_once(seed, tmp_path):
             if draw.random() < 0.3:
                 time.sleep(0.01)
     assert facts[0]["rollouts"] == 48 and facts[0]["steps"] == 6
-    imported(log, tmp_path / "after", "jsonl", "reward >= 1", options)
+    import_log(log, tmp_path / "after", "jsonl", "reward >= 1", options)
     assert table(tmp_path / "live") == table(tmp_path / "after")
     with RunReader(tmp_path / "live") as live, RunReader(tmp_path / "after") as after:
         assert live.metrics() == after.metrics() and live.status == "finished" and live.manifest["imported"]["followed"]
@@ -123,7 +123,7 @@ def test_a_step_is_stored_when_the_next_begins_and_can_be_read_at_once(tmp_path)
         with RunReader(live) as reader:
             assert reader.status == "running"
     assert facts[0]["rollouts"] == 12
-    imported(dump, tmp_path / "after", "verl", "reward >= 1", Options())
+    import_log(dump, tmp_path / "after", "verl", "reward >= 1", Options())
     assert table(live) == table(tmp_path / "after")
 
 
@@ -177,7 +177,7 @@ def test_an_error_keeps_what_was_stored(tmp_path):
 
 def test_logs_that_are_complete_only_at_their_end_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="E072"):
-        followed(tmp_path, tmp_path / "live", "inspect", "", Options(), lambda: True)
+        follow_log(tmp_path, tmp_path / "live", "inspect", "", Options(), lambda: True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -206,7 +206,7 @@ def test_the_recorder_of_verl_follows_its_dump(tmp_path):
     assert [each[1] for each in rows] == [1] * 4 + [2] * 4 + [3] * 4
     assert [each[6] for each in rows] == ["wrong", "correct"] * 6
     with RunReader(tmp_path / "run") as reader:
-        assert reader.status == "finished" and reader.imported == "verl"
+        assert reader.status == "finished" and reader.import_format == "verl"
     assert verify(tmp_path / "run")
 
 

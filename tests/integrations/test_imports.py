@@ -14,7 +14,7 @@ from commands import command
 from gnomon.errors import ConfigError
 from gnomon.integrations.imports.files import Options, natural
 from gnomon.integrations.imports.rule import rule
-from gnomon.reading.importing import imported
+from gnomon.reading.importing import import_log
 from gnomon.store import RunReader, verify
 from gnomon.store.columns import rollout_table
 
@@ -79,7 +79,7 @@ def test_lines_of_json_become_a_run(plain):
         }  # fmt: skip
         assert second["reward"] == 0.5 and second["all_right"] == second["all_wrong"] == 0.5
         assert "length" not in second and "truncated" not in second
-        assert reader.imported == "jsonl" and reader.status == "finished" and reader.complete
+        assert reader.import_format == "jsonl" and reader.status == "finished" and reader.complete
         facts = reader.manifest["imported"]
         assert facts["correct"] == "reward >= 1" and list(facts["files"]) == ["log.jsonl"]
         assert [len(group.rollouts) for group in reader.groups()] == [2, 1, 1, 1]
@@ -88,7 +88,7 @@ def test_lines_of_json_become_a_run(plain):
 
 def test_the_same_log_gives_the_same_fingerprint(plain, tmp_path):
     shutil.copy(plain.parent / "log.jsonl", tmp_path / "log.jsonl")
-    imported(tmp_path / "log.jsonl", tmp_path / "r", "jsonl", "reward >= 1", Options(columns=COLUMNS))
+    import_log(tmp_path / "log.jsonl", tmp_path / "r", "jsonl", "reward >= 1", Options(columns=COLUMNS))
     with RunReader(plain) as one, RunReader(tmp_path / "r") as two:
         assert one.fingerprint == two.fingerprint
 
@@ -156,8 +156,8 @@ def test_without_a_rule_nothing_is_judged(tmp_path):
 def test_an_evaluation_has_a_pass_rate_where_there_is_a_rule(tmp_path):
     rows = [question(n, score=float(n + s > 2)) for n in range(3) for s in range(2)]
     log, options = lines(tmp_path / "log.jsonl", *rows), Options(columns=COLUMNS, held_out=True)
-    imported(log, tmp_path / "a", "jsonl", "reward == 1", options)
-    imported(log, tmp_path / "b", "jsonl", "", options)
+    import_log(log, tmp_path / "a", "jsonl", "reward == 1", options)
+    import_log(log, tmp_path / "b", "jsonl", "", options)
     with RunReader(tmp_path / "a") as judged, RunReader(tmp_path / "b") as unjudged:
         # Task 0 is never right, task 1 never (1 + 1 is not above 2), task 2 once in two.
         assert {k: i["value"] for k, i in judged.held_out["pass_at"].items()} == {"1": 0.5 / 3, "2": 1 / 3}
@@ -207,14 +207,14 @@ def test_an_unknown_shape_names_the_field(tmp_path, rows, options, code, named):
     path = tmp_path / "log.jsonl"
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     with pytest.raises(ConfigError, match=rf"(?s){code}.*({named})"):
-        imported(path, tmp_path / "r", "jsonl", "", Options(columns=options))
+        import_log(path, tmp_path / "r", "jsonl", "", Options(columns=options))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["log.jsonl"]
 
 
 def test_a_rule_may_name_only_what_the_log_has(tmp_path):
     log = lines(tmp_path / "log.jsonl", question(1))
     with pytest.raises(ConfigError, match=r"E061.*'acc'(?s:.*)it has reward, score"):
-        imported(log, tmp_path / "r", "jsonl", "acc >= 1", Options(columns=COLUMNS))
+        import_log(log, tmp_path / "r", "jsonl", "acc >= 1", Options(columns=COLUMNS))
 
 
 def test_formats_that_cannot_be_read_say_what_to_do(tmp_path):
@@ -255,7 +255,7 @@ def test_verl_dumps(tmp_path):
     assert {row["task_id"] for row in rows} == {rows[0]["task_id"]} and rows[2]["answer"] == "4"
     lines(tmp_path / "dump" / "11.jsonl", {"input": "x", "output": "y", "step": 11})
     with pytest.raises(ConfigError, match=r"E062.*'score'.*reward"):
-        imported(tmp_path / "dump", tmp_path / "s", "verl", "", Options())
+        import_log(tmp_path / "dump", tmp_path / "s", "verl", "", Options())
 
 
 def test_steps_of_two_runs_are_not_mixed(tmp_path):
@@ -263,12 +263,12 @@ def test_steps_of_two_runs_are_not_mixed(tmp_path):
     lines(tmp_path / "a" / "5.jsonl", {**row, "step": 5})
     lines(tmp_path / "b" / "1.jsonl", {**row, "step": 1})
     with pytest.raises(ConfigError, match=r"E067.*step 1 follows step 5"):
-        imported(tmp_path, tmp_path / "r", "verl", "", Options())
+        import_log(tmp_path, tmp_path / "r", "verl", "", Options())
 
 
 def test_no_number_of_a_log_breaks_a_run(tmp_path):
     rows = [question(n, score=value, extra=value) for n, value in enumerate((math.nan, math.inf, True, "1", 10**400))]
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    imported(log, tmp_path / "r", "jsonl", "reward >= 1", Options(columns=COLUMNS))
+    import_log(log, tmp_path / "r", "jsonl", "reward >= 1", Options(columns=COLUMNS))
     assert [row["reward"] for row in rows_of(tmp_path / "r")] == [None, None, 1.0, None, None]

@@ -14,7 +14,7 @@ import pytest
 
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.integrations.imports.files import Options
-from gnomon.reading.importing import imported
+from gnomon.reading.importing import import_log
 from gnomon.store import RunReader
 from gnomon.store.columns import rollout_table
 
@@ -61,7 +61,7 @@ def test_traces_become_turns_with_tokens(tmp_path):
     late = [episode(1, score, run=work("train", 4)) for score in (1.0, 0.0)]
     early = episode(2, 1.0, run=work("train", 3))
     lines(tmp_path / "log" / "traces.jsonl", *late, early, {**broken, "run": work("eval", 4)})
-    imported(tmp_path / "log", tmp_path / "r", "", "right >= 1", Options())
+    import_log(tmp_path / "log", tmp_path / "r", "", "right >= 1", Options())
     rows = rows_of(tmp_path / "r")
     assert [(row["split"], row["step"], row["task_id"], row["status"]) for row in rows] == [
         ("train", 3, "h2", "correct"), ("test", 4, "h3", "failed"), ("train", 4, "h1", "correct"),
@@ -81,7 +81,7 @@ def test_traces_become_turns_with_tokens(tmp_path):
 
 
 def test_a_record_that_verifiers_0_4_0_wrote(tmp_path):
-    imported(LOGS / "verifiers-0.4.0-traces.jsonl", tmp_path / "r", "verifiers", "right >= 1", Options())
+    import_log(LOGS / "verifiers-0.4.0-traces.jsonl", tmp_path / "r", "verifiers", "right >= 1", Options())
     rows = rows_of(tmp_path / "r")
     assert [(row["split"], row["task_id"], row["reply"], row["reward"], row["correct"]) for row in rows] == [
         ("test", "h1", "2", 1.1, True), ("test", "h1", "2", 0.1, False), ("test", "h2", "3", 1.1, True)
@@ -95,7 +95,7 @@ def test_prime_rl_keeps_all_rollouts_of_a_step_in_a_folder(tmp_path):
         for part, rows in (("all", [episode(1, 1.0), episode(1, 0.0)]), ("effective", [episode(1, 1.0)])):
             lines(tmp_path / "rollouts" / f"step_{step}" / "train" / part / "traces.jsonl", *rows)
     lines(tmp_path / "rollouts" / "step_2" / "eval" / "all" / "traces.jsonl", episode(5, 1.0))
-    imported(tmp_path / "rollouts", tmp_path / "r", "prime-rl", "right >= 1", Options())
+    import_log(tmp_path / "rollouts", tmp_path / "r", "prime-rl", "right >= 1", Options())
     rows = rows_of(tmp_path / "r")
     assert [(row["split"], row["step"], row["sample"]) for row in rows] == [
         ("test", 2, 0), ("train", 2, 0), ("train", 2, 1), ("train", 10, 0), ("train", 10, 1)
@@ -104,7 +104,7 @@ def test_prime_rl_keeps_all_rollouts_of_a_step_in_a_folder(tmp_path):
 
 def test_an_evaluation_of_verifiers_has_no_steps(tmp_path):
     lines(tmp_path / "log" / "traces.jsonl", episode(1, 1.0), episode(2, 0.0))
-    imported(tmp_path / "log", tmp_path / "r", "verifiers", "right >= 1", Options())
+    import_log(tmp_path / "log", tmp_path / "r", "verifiers", "right >= 1", Options())
     with RunReader(tmp_path / "r") as reader:
         assert reader.held_out["pass_at"]["1"]["value"] == 0.5 and reader.steps == 0
 
@@ -115,7 +115,7 @@ def test_a_trace_without_a_field_names_it(tmp_path, field):
     (row if field == "traces" else row["traces"][0]).pop(field)
     lines(tmp_path / "traces.jsonl", row)
     with pytest.raises(ConfigError, match=rf"E062.*no field '{field}'"):
-        imported(tmp_path / "traces.jsonl", tmp_path / "r", "", "", Options())
+        import_log(tmp_path / "traces.jsonl", tmp_path / "r", "", "", Options())
 
 
 def sample(n: int, epoch: int, value: Any, **more: Any) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def test_logs_of_inspect(tmp_path, packed):
         zstandard_archive(tmp_path / "log.eval", pytest.importorskip("zstandard"))
     else:
         archive(tmp_path / "log.eval", ZIP_DEFLATED)
-    imported(tmp_path / "log.eval", tmp_path / "r", "", "match >= 1", Options())
+    import_log(tmp_path / "log.eval", tmp_path / "r", "", "match >= 1", Options())
     rows = rows_of(tmp_path / "r")
     assert [(row["task_id"], row["sample"], row["status"], row["reward"]) for row in rows] == [
         ("1", 0, "correct", 1.0), ("1", 1, "wrong", 0.0), ("2", 0, "unjudged", None), ("3", 0, "failed", 0.5),
@@ -193,7 +193,7 @@ def test_samples_that_inspect_0_3_285_wrote(tmp_path):
     with ZipFile(tmp_path / "log.eval", "w", ZIP_DEFLATED) as file:
         for name, each in json.loads((LOGS / "inspect-0.3.285-samples.json").read_text()).items():
             file.writestr(name, json.dumps(each))
-    imported(tmp_path / "log.eval", tmp_path / "r", "inspect", "match >= 1", Options())
+    import_log(tmp_path / "log.eval", tmp_path / "r", "inspect", "match >= 1", Options())
     assert [(row["task_id"], row["answer"], row["reply"], row["correct"]) for row in rows_of(tmp_path / "r")] == [
         ("one", "2", "2", True), ("one", "2", "3", False), ("two", "3", "2", False), ("two", "3", "5", False)
     ]  # fmt: skip
@@ -204,7 +204,7 @@ def test_samples_that_inspect_0_3_285_wrote(tmp_path):
 def test_rows_of_trl_1_16_0(tmp_path):
     """The same row twice counts once; NaN and null are a reward function that returned None."""
     options = Options(weights={"form": 0.1})
-    imported(LOGS / "trl-1.16.0-completions.jsonl", tmp_path / "r", "trl", "correct >= 1", options)
+    import_log(LOGS / "trl-1.16.0-completions.jsonl", tmp_path / "r", "trl", "correct >= 1", options)
     rows = rows_of(tmp_path / "r")
     assert [(row["step"], row["prompt"], row["reward"], row["status"], row["advantage"]) for row in rows] == [
         (10, "2+2?", 1.1, "correct", 0.7), (10, "2+2?", 0.0, "unjudged", -0.7), (10, "3+3?", 1.0, "correct", 0.0),
@@ -215,13 +215,13 @@ def test_rows_of_trl_1_16_0(tmp_path):
     assert rows[2]["task_id"] == rows[3]["task_id"] and {row["tokens"] for row in rows} == {None}
     named = Options(columns={"answer": "solution"})
     with pytest.raises(ConfigError, match=r"E062.*no field 'solution' for the answer"):
-        imported(LOGS / "trl-1.16.0-completions.jsonl", tmp_path / "s", "trl", "", named)
+        import_log(LOGS / "trl-1.16.0-completions.jsonl", tmp_path / "s", "trl", "", named)
 
 
 def test_several_logs_are_several_evaluations(tmp_path):
     for name in ("2025-01-01_a", "2025-01-02_b"):
         archive(tmp_path / f"{name}.eval", ZIP_DEFLATED)
-    imported(tmp_path, tmp_path / "r", "inspect", "match >= 1", Options())
+    import_log(tmp_path, tmp_path / "r", "inspect", "match >= 1", Options())
     with RunReader(tmp_path / "r") as reader:
         assert [record.step for record in reader.records("evaluation")] == [0, 1]
 
@@ -229,9 +229,9 @@ def test_several_logs_are_several_evaluations(tmp_path):
 def test_what_cannot_be_read_of_inspect(tmp_path, monkeypatch):
     (tmp_path / "a.eval").write_bytes(b"no archive")
     with pytest.raises(ConfigError, match="E064"):
-        imported(tmp_path / "a.eval", tmp_path / "r", "", "", Options())
+        import_log(tmp_path / "a.eval", tmp_path / "r", "", "", Options())
     zstandard_archive(tmp_path / "b.eval", pytest.importorskip("zstandard"))
     monkeypatch.setattr("gnomon.integrations.imports.inspect_logs.find_spec", lambda name: None)
     with pytest.raises(ResourceError, match=r"E505.*zstandard"):
-        imported(tmp_path / "b.eval", tmp_path / "r", "", "", Options())
+        import_log(tmp_path / "b.eval", tmp_path / "r", "", "", Options())
     assert not (tmp_path / "r").exists()

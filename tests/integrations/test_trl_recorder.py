@@ -11,7 +11,7 @@ import pytest
 from commands import command
 from gnomon.errors import ConfigError
 from gnomon.integrations.imports.files import Options
-from gnomon.reading.importing import imported
+from gnomon.reading.importing import import_log
 from gnomon.store import RunReader, verify
 from gnomon.store.columns import rollout_table
 
@@ -76,7 +76,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_rollout_is_recorded(recorded):
     with RunReader(recorded / "run") as reader:
-        assert reader.status == "finished" and reader.imported == "trl recorder" and reader.steps == STEPS
+        assert reader.status == "finished" and reader.import_format == "trl recorder" and reader.steps == STEPS
         rows = list(rollout_table(reader.records(), tokens=True))
         assert [record.step for record in reader.records("evaluation")] == [2, 3]
     trained = [row for row in rows if row["split"] == "train"]
@@ -116,7 +116,7 @@ def test_the_recorder_changes_nothing(recorded, tmp_path):
 def test_the_log_of_the_trainer_tells_the_same(recorded, tmp_path):
     pytest.importorskip("pyarrow")
     options = Options(weights={"length": 0.5, "digit": 2.0})
-    imported(recorded / "out", tmp_path / "r", "trl", "digit >= 1", options)
+    import_log(recorded / "out", tmp_path / "r", "trl", "digit >= 1", options)
     logged, live = (
         {(row["prompt"], row["reply"], row["reward"]) for row in rows_of(folder)}
         for folder in (tmp_path / "r", recorded / "run")

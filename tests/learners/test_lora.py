@@ -72,7 +72,7 @@ def test_decoding_equals_scoring_in_every_bit(kind: str, rank: int, tmp_path: Pa
     engine = Embedded(Policy.load(save(kind, tmp_path), adapter=adapter(rank, blank=False)))
     assert engine.measure([text(0, 3), text(1, 40)], rows=3, tokens=34) == 0.0
     found = score(engine.policy, PROMPTS, ROWS)
-    assert not torch.equal(found, score(engine.policy.unadapted, PROMPTS, ROWS))
+    assert not torch.equal(found, score(engine.policy.without_adapter, PROMPTS, ROWS))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,7 +81,7 @@ def test_without_its_adapter_it_is_the_base(kind: str, tmp_path: Path) -> None:
     folder = save(kind, tmp_path)
     base = score(Policy.load(folder), PROMPTS, ROWS)
     full = Policy.load(folder, adapter=adapter(blank=False))
-    assert torch.equal(score(full.unadapted, PROMPTS, ROWS), base)
+    assert torch.equal(score(full.without_adapter, PROMPTS, ROWS), base)
     assert torch.equal(score(Policy.load(folder, adapter=adapter()), PROMPTS, ROWS), base)
     assert full.kind is Kind.ADAPTER and all(value.requires_grad for value in full.state().values())
     trained = sum(value.numel() for value in full.model.parameters() if value.requires_grad)

@@ -190,7 +190,7 @@ def test_tool_results_are_found_without_the_tags_of_a_template(tmp_path: Path) -
     """The descriptions of the tools stand in the first prompt."""
     tokenizer = Tokenizer(tokenizer_folder(tmp_path, "chatml"))
     tools = (Tool(name="add", description="Adds."),)
-    conversation = Conversation(partial(Transcript.begun, ChatML(tokenizer), tools=tools))
+    conversation = Conversation(partial(Transcript.begin, ChatML(tokenizer), tools=tools))
     conversation.observe((Message(role="user", content="Guess."),))
     conversation.reply(turn("", "a").completion)
     conversation.observe((Message(role="tool", content="7"), Message(role="user", content="Higher.")))

@@ -26,7 +26,7 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.projection import logp_of
-from gnomon.models.scoring import packed, text_pass
+from gnomon.models.scoring import pack_rows, text_pass
 from gnomon.objectives import Objective, objective, penalties
 from gnomon.rollout import Actor, pack
 from gnomon.store import RunReader
@@ -192,7 +192,7 @@ def test_log_probabilities_of_a_vocabulary_sum_to_one_in_float32():
     """In bfloat16 the sum was off by about 1e-2."""
     policy = Policy.load("tiny", Precision.only(COARSE))
     ids = tuple(range(3, 19))
-    hidden = policy.states(packed(policy, [ids], [(0, ids)]))
+    hidden = policy.states(pack_rows(policy, [ids], [(0, ids)]))
     logp = logp_of(policy.logits(hidden), 1.0).detach()
     assert float((logp.exp().sum(-1) - 1).abs().max()) < 1e-6
 

@@ -36,7 +36,7 @@ from gnomon.run.makers import make_objective
 from gnomon.run.parts import Parts, make_trainer, open_parts
 from gnomon.run.ranks import start_ranks
 from gnomon.store import RunReader
-from gnomon.workers.serialise import packed
+from gnomon.workers.serialise import pack_value
 from learners.sequences import credited
 
 RANKS = (1, 2, 4)
@@ -322,7 +322,7 @@ def test_a_stopped_rank_is_noticed(batches, verb):
     learner = start_ranks(config_of(ranks=2, launch={"seconds": 2.0}), objective("reinforce"))
     _, *ranks = sorted(processes() - before)
     sequences = [deepcopy(one) for one in batches["char_count"].sequences for _ in range(200)]
-    assert len(packed(sequences)) > 2**20
+    assert len(pack_value(sequences)) > 2**20
     os.kill(ranks[1], signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises(ResourceError, match=r"(?s)E509.*learner hangs.*launch.seconds=2.*fix: gnomon resume"):

@@ -256,10 +256,10 @@ class Losing:
     """Of every call it loses the request, then the answer, then is silent; the fourth time the call succeeds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.lost, self._real = Counter[str](), ServedLearner._sent
+        self.lost, self._real = Counter[str](), ServedLearner._send
         self._next = itertools.cycle(["request", "answer", "silence", ""])
         self._silent: list[tuple[socket.socket, socket.socket]] = []
-        monkeypatch.setattr(ServedLearner, "_sent", lambda *call: self._sent(*call))
+        monkeypatch.setattr(ServedLearner, "_send", lambda *call: self._sent(*call))
         monkeypatch.setattr(served, "BEAT", 0.3)
         monkeypatch.setattr(served, "PAUSE", 0.01)
 

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import packed
+from gnomon.models.scoring import pack_rows
 
 PROMPTS = [(5, 6, 7, 8), (9, 10, 11)]
 ROWS = [(0, (20, 21, 22)), (0, (23, 24)), (1, (30, 31, 32, 33)), (1, (20,))]
@@ -26,7 +26,7 @@ def gradient(policy: Policy) -> dict[str, Tensor]:
     with torch.no_grad():
         for value in reference.state().values():
             value.mul_(1.01)
-    work = packed(policy, PROMPTS, ROWS)
+    work = pack_rows(policy, PROMPTS, ROWS)
     found = policy(work, 0.7, reference.anchor(work))
     (found.logp.sum() + 0.1 * found.entropy.sum() - 0.5 * found.kl.sum()).backward()
     grads = {name: value.grad for name, value in policy.state().items() if value.grad is not None}

@@ -24,7 +24,7 @@ from gnomon.models.folder import TINY
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
 from gnomon.models.projection import Projection, full_kl, token_logp
-from gnomon.models.scoring import Row, packed
+from gnomon.models.scoring import Row, pack_rows
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
 from gnomon.run.makers import make_learner, make_objective
@@ -76,7 +76,7 @@ def llama(adapter: Adapter | None, vocabulary: int = 102, dtype: torch.dtype = t
 
 def passed(policy: Policy, rows: Sequence[Row] = ROWS) -> tuple[int, int, dict[str, Tensor]]:
     """Bytes held between forward and backward, most bytes held, and the gradient."""
-    work = packed(policy, [(5, 6, 7)], rows)
+    work = pack_rows(policy, [(5, 6, 7)], rows)
     with Held() as held:
         found = policy(work, 0.9)
         between = held.now
@@ -123,7 +123,7 @@ def test_checkpointed_activations_are_not_kept_and_change_no_bit(adapter: Adapte
     assert less_between < between / 8 and less_peak < peak / 3
     assert gradient.keys() == same.keys() and all(torch.equal(value, same[name]) for name, value in gradient.items())
     with torch.inference_mode():
-        work = packed(plain, [(5, 6, 7)], ROWS)
+        work = pack_rows(plain, [(5, 6, 7)], ROWS)
         assert torch.equal(plain(work).logp, again(work).logp)
 
 

@@ -24,7 +24,7 @@ from gnomon.models.gguf_folder import FILES, complete, write_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.rendering import choose
-from gnomon.rendering.base import joined
+from gnomon.rendering.base import join
 from gnomon.types import Message
 
 needs_reader = pytest.mark.needs("gguf")
@@ -79,7 +79,7 @@ def test_weights_tokens_and_logits_are_those_that_transformers_reads(folder, tmp
 @needs_reader
 def test_a_prompt_is_the_templates_own_text_and_the_end_of_a_turn_ends_a_reply(folder):
     policy = Policy.load(folder)
-    text = policy.tokenizer.spell(joined(choose(policy.tokenizer).start(ASKED)))
+    text = policy.tokenizer.spell(join(choose(policy.tokenizer).start(ASKED)))
     published = AutoTokenizer.from_pretrained(folder).apply_chat_template(
         [{"role": "user", "content": ASKED[0].content}], add_generation_prompt=True, tokenize=False
     )

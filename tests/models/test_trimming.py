@@ -18,7 +18,7 @@ from gnomon.config import Source, resolve
 from gnomon.errors import ModelError
 from gnomon.export.model import export
 from gnomon.export.trimming import tokens_of
-from gnomon.models.subword import needed, restricted
+from gnomon.models.subword import needed_ids, restrict
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trimming import RECORD, trim, untrim
 from models.test_families import FAMILIES, RUN
@@ -58,17 +58,17 @@ def test_texts_are_encoded_to_the_same_tokens(byte_level: bool, tmp_path: Path) 
     whole = subwords(tmp_path, byte_level=byte_level) / "tokenizer.json"
     content = json.loads(whole.read_text())
     used = {token for text in TEXTS for token in encoded(whole, text)}
-    kept = needed(content, used | {1, 2})
+    kept = needed_ids(content, used | {1, 2})
     assert used <= set(kept) and len(kept) < len(content["model"]["vocab"])
     small = tmp_path / "small.json"
-    small.write_text(json.dumps(restricted(content, kept)))
+    small.write_text(json.dumps(restrict(content, kept)))
     for text in TEXTS:
         assert [kept[token] for token in encoded(small, text)] == encoded(whole, text)
         assert [kept[token] for token in encoded(small, text, marked=True)] == encoded(whole, text, marked=True)
     if byte_level:  # Any other text too is made of kept tokens, and read back as it was.
         for text in ("Zebras, naïve ones: 3 > 2!", WORDS):
             assert Encoder.from_file(str(small)).decode(encoded(small, text)) == text
-    assert "<spare>" not in restricted(content, kept)["model"]["vocab"]
+    assert "<spare>" not in restrict(content, kept)["model"]["vocab"]
 
 
 def family(name: str, folder: Path, size: int = 600) -> Path:
@@ -120,7 +120,7 @@ def test_another_base_and_another_kind_of_vocabulary_are_refused(tmp_path: Path)
         untrim(base, base, tmp_path / "whole")
     unigram: dict[str, Any] = {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}}
     with pytest.raises(ModelError, match=r"E327.*Unigram"):
-        needed(unigram, [0])
+        needed_ids(unigram, [0])
 
 
 @pytest.mark.long

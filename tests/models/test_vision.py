@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnomon.engines.embedded import decoded, decoder_of, reported
+from gnomon.engines.embedded import decode, decoder_of, reported_logps
 from gnomon.envs.drawing import Canvas
 from gnomon.errors import ModelError, RunError
 from gnomon.images import SHELF, Image
@@ -18,7 +18,7 @@ from gnomon.models.precision import Precision
 from gnomon.models.scoring import packed_logp, score
 from gnomon.models.threads import Threads
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Transcript, choose, joined
+from gnomon.rendering import Transcript, choose, join
 from gnomon.types import Message, Request, Sampling
 from models.seeing import FAMILIES, seeing
 
@@ -60,7 +60,7 @@ def asked(*images: Image, text: str = "How many <image> here?") -> Message:
 def prompts(policy: Policy) -> list[tuple[int, ...]]:
     renderer = choose(policy.tokenizer)
     messages = [asked(IMAGES[0]), asked(IMAGES[1]), asked(*IMAGES), asked()]
-    return [joined(renderer.start([message])) for message in messages]
+    return [join(renderer.start([message])) for message in messages]
 
 
 def own_inputs(policy: Policy, images: tuple[Image, ...], text: str | None = None) -> Own:
@@ -96,8 +96,8 @@ def test_a_conversation_with_images_has_the_tokens_that_transformers_gives_it(fo
     assert policy.vision is not None
     reader = policy.vision.reader
     lead = " " if policy.model.config.model_type in ("llava", "idefics3", "smolvlm") else ""
-    talk = Transcript.begun(choose(policy.tokenizer, turns=2), [asked(IMAGES[0], text="How many?")])
-    talk = talk.sampled(policy.tokenizer.encode(lead + "two")).observed([asked(*IMAGES[::-1], text="And now?")])
+    talk = Transcript.begin(choose(policy.tokenizer, turns=2), [asked(IMAGES[0], text="How many?")])
+    talk = talk.sample(policy.tokenizer.encode(lead + "two")).observe([asked(*IMAGES[::-1], text="And now?")])
 
     def parts(text: str, images: int) -> list[dict[str, str]]:
         return [{"type": "image"}] * images + [{"type": "text", "text": text}]
@@ -115,7 +115,7 @@ def test_a_conversation_with_images_has_the_tokens_that_transformers_gives_it(fo
 def test_text_of_a_task_cannot_forge_an_image(folder: Path) -> None:
     tokenizer = Tokenizer(folder)
     marks = "<image> <|image_pad|> <start_of_image> <image_soft_token>"
-    ids = joined(choose(tokenizer).start([asked(text=marks)]))
+    ids = join(choose(tokenizer).start([asked(text=marks)]))
     assert min(ids) >= 0 and marks in tokenizer.spell(ids)
 
 
@@ -159,9 +159,9 @@ def test_decoding_with_images_agrees_with_scoring(folder: Path) -> None:
         for place, prompt in enumerate(prompts(policy))
         for row in range(3)
     ]
-    for request, completion in zip(requests, decoded(decoder_of(policy, Threads()), requests), strict=True):
+    for request, completion in zip(requests, decode(decoder_of(policy, Threads()), requests), strict=True):
         wanted = score(policy, [request.prompt_ids], [(0, completion.token_ids)])
-        torch.testing.assert_close(reported([completion]).to(wanted), wanted, rtol=0, atol=1e-5)
+        torch.testing.assert_close(reported_logps([completion]).to(wanted), wanted, rtol=0, atol=1e-5)
 
 
 def test_a_sampled_token_of_an_image_is_not_an_image(folder: Path) -> None:
@@ -177,14 +177,14 @@ def test_an_adapter_is_on_the_layers_that_are_trained(folder: Path, trains_visio
     policy = loaded(folder, Adapter(rank=2, key=Key(0)), trains_vision=trains_vision)
     assert policy.adapter is not None
     assert policy.adapter.layers and any(map(is_tower, policy.adapter.layers)) == trains_vision
-    before = score(policy.unadapted, prompts(policy), ROWS)
+    before = score(policy.without_adapter, prompts(policy), ROWS)
     logp, _ = packed_logp(policy, prompts(policy), ROWS)
     logp.sum().backward()  # type: ignore[no-untyped-call]
     for name, value in policy.state().items():
         if "lora_B" in name:
             assert value.grad is not None and value.grad.any(), name
             value.data.add_(value.grad)
-    assert torch.equal(score(policy.unadapted, prompts(policy), ROWS), before)
+    assert torch.equal(score(policy.without_adapter, prompts(policy), ROWS), before)
     assert not torch.equal(score(policy, prompts(policy), ROWS), before)
 
 
@@ -206,4 +206,4 @@ def test_a_policy_that_does_not_see_refuses_an_image() -> None:
         Policy.load("tiny", trains_vision=True)
     tokenizer = Tokenizer(Path("src/gnomon/models/tiny").resolve())
     with pytest.raises(ModelError, match=r"E330(.|\n)*Plain"):
-        Transcript.begun(choose(tokenizer), [asked(IMAGES[0])])
+        Transcript.begin(choose(tokenizer), [asked(IMAGES[0])])

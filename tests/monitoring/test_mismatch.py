@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnomon.monitoring.mismatch import DIVERGENCE, OUTSIDE, WHOLE, Mismatch, advised, in_float16
+from gnomon.monitoring.mismatch import DIVERGENCE, OUTSIDE, WHOLE, Mismatch, advise_correction, in_float16
 from gnomon.objectives import TABLE
 from gnomon.store import StepRecord
 
@@ -22,7 +22,7 @@ from gnomon.store import StepRecord
     ],
 )
 def test_bounds(outside, divergence, name):
-    found, why = advised({"mismatch/outside": outside, "mismatch/kl": divergence})
+    found, why = advise_correction({"mismatch/outside": outside, "mismatch/kl": divergence})
     assert found == name and bool(why) == bool(name)
     assert not name or TABLE[name]().corrects
 

@@ -24,10 +24,10 @@ from gnomon.objectives import (
     centred_k1,
     clipped_or_shaped,
     entropy_weighted,
-    filtered,
     greedy_centred,
     k1_in_return,
     k2,
+    keep_best,
     leave_one_out,
     mean_centred,
     no_ratio,
@@ -36,7 +36,7 @@ from gnomon.objectives import (
     ppo_clip,
     raw,
     reward_per_token,
-    standardised,
+    standardise,
     terminal,
     unclipped_or_shaped,
 )
@@ -122,7 +122,7 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "another alpha", name, replace(row, credit=partial(weigh, alpha=0.4, fade=FADES["linear"]))
         yield "weight rising", name, replace(row, credit=partial(weigh, alpha=0.5, fade=rising))
         yield "baseline missing", name, replace(row, advantage=raw)
-        yield "deviation added", name, replace(row, advantage=partial(standardised, epsilon=1e-6))
+        yield "deviation added", name, replace(row, advantage=partial(standardise, epsilon=1e-6))
         yield "ratio missing", name, replace(row, ratio=no_ratio)
         yield "clip band too wide", name, replace(row, ratio=partial(ppo_clip, low=0.2, high=0.28))
         yield "unweighted claimed", name, replace(row, target=CASES["dr_grpo"].row.target)
@@ -151,9 +151,9 @@ def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
                 yield wrong.__name__, name, replace(row, credit=partial(wrong, score=score, keep=keep))
             for by in (brevity, reward_per_token, verbosity, reward_alone):
                 if by is not score:
-                    yield f"kept by {by.__name__}", name, replace(row, credit=partial(filtered, score=by, keep=keep))
-            yield "one more kept", name, replace(row, credit=partial(filtered, score=score, keep=keep + 1))
-            yield "one less kept", name, replace(row, credit=partial(filtered, score=score, keep=keep - 1))
+                    yield f"kept by {by.__name__}", name, replace(row, credit=partial(keep_best, score=by, keep=keep))
+            yield "one more kept", name, replace(row, credit=partial(keep_best, score=score, keep=keep + 1))
+            yield "one less kept", name, replace(row, credit=partial(keep_best, score=score, keep=keep - 1))
         row = CASES[f"{origin},keep=2"].row
         yield "deviation missing", f"{origin},keep=2", replace(row, advantage=mean_centred)
         yield "unfiltered claimed", f"{origin},keep=2", replace(row, target=CASES["dapo"].row.target)
@@ -293,7 +293,7 @@ def shape_of_answer(tokens: Tokens) -> Tensor:
 def of_sampled(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """Sampled rollouts compared with each other alone."""
     assert rollouts.demonstrated is not None
-    return filtered(rollouts, advantage, score=lambda seen: -seen.demonstrated.to(seen.rewards.dtype), keep=1)
+    return keep_best(rollouts, advantage, score=lambda seen: -seen.demonstrated.to(seen.rewards.dtype), keep=1)
 
 
 SHAPED = {"low": 0.2, "high": 0.2, "gamma": 0.1}

@@ -212,7 +212,7 @@ def collect(
             row = build(**options)
             if not isinstance(getattr(row, "target", None), Target):
                 raise Unclaimed(f"objective {name!r} declares no target")
-            if not options and row.closed is None:
+            if not options and row.closed_form is None:
                 raise Unclaimed(f"objective {name!r} has a shape, which holds for any credit, and no closed form")
             if name not in losses:
                 raise Unclaimed(f"objective {name!r} has no textbook loss in the tests")

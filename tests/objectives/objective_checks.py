@@ -40,7 +40,7 @@ from gnomon.objectives import (
 )
 from gnomon.theory.exact import declared_gradient, moments, shapes
 from gnomon.theory.timesteps import timestep_gradient
-from gnomon.theory.world import GREEDY, PAST, Outcomes, World, correct, graded, outcomes, outcomes_for, world
+from gnomon.theory.world import GREEDY, PAST, Outcomes, World, correct, graded_reward, outcomes, outcomes_for, world
 
 Reward = Callable[[str], float]
 
@@ -109,7 +109,7 @@ def check_closed_form(case: Case, group: int, reward: Reward, found: Tensor) -> 
 
     One for answers of one token is held against the gradient in a world of those.
     """
-    closed = case.row.closed
+    closed = case.row.closed_form
     if not isinstance(closed, ClosedForm) or (closed.binary and reward is not correct):
         return
     place = world(1) if closed.one_token else world()
@@ -426,7 +426,7 @@ def check_off_policy_one_token(case: Case, sampler: bool = False) -> None:
 
 def check_off_policy_states(case: Case, sampler: bool = False) -> None:
     """The expected gradient is what the row's class says it is over prefixes and actions, or over answers."""
-    reward = correct if case.row.rewards is Rewards.BINARY else graded
+    reward = correct if case.row.rewards is Rewards.BINARY else graded_reward
     lag = Lag(case=case, place=world(), size=case.lag, sampler=sampler)
     error = float((lag.found(reward) - expected_off_policy(lag, reward)).abs().max())
     if lag.kind is OffPolicy.SOFT:
@@ -693,7 +693,7 @@ SUITE: dict[str, Callable[[Case], None]] = {
     **{
         f"expectation of {n}, {reward.__name__}": partial(check_expectation, group=n, reward=reward)
         for n in (1, 2, 3, 4)
-        for reward in (correct, graded)
+        for reward in (correct, graded_reward)
     },
     "singleton": check_singleton,
     "negative control": check_negative_control,

@@ -42,7 +42,7 @@ from gnomon.objectives import (
     centred_pass_weight,
     constant,
     control_weight,
-    counted,
+    count_advantage,
     direct_weight,
     family_weight,
     k1_in_return,
@@ -61,12 +61,12 @@ from gnomon.objectives import (
     sequence_mean,
     sequence_sum,
     squared_log_ratio,
-    standardised,
+    standardise,
     sub_weight,
     token_mean,
     truncated,
     unclipped,
-    ungauged,
+    without_failures,
 )
 
 LOPSIDED = ("grpo,clip_low=0.1,clip_high=0.3", "dr_grpo,clip_low=0.1,clip_high=0.3")
@@ -257,12 +257,12 @@ def mutants() -> dict[str, Case]:
     grpo, dr_grpo, rloo = CASES["grpo"].row, CASES["dr_grpo"].row, CASES["rloo"].row
     add("deviation missing", "grpo", replace(grpo, advantage=mean_centred))
     add("sample deviation", "grpo", replace(grpo, advantage=sample_deviation))
-    add("epsilon too large", "grpo", replace(grpo, advantage=partial(standardised, epsilon=1e-4)))
+    add("epsilon too large", "grpo", replace(grpo, advantage=partial(standardise, epsilon=1e-4)))
     add("zero over zero", "grpo,epsilon=0.0", replace(CASES["grpo,epsilon=0.0"].row, advantage=unguarded))
     add("length of the group", "grpo", replace(grpo, aggregate=per_group_length))
     add("deviation missing", "echo", replace(CASES["echo"].row, advantage=mean_centred))
     add("unbiased claimed", "grpo", replace(grpo, target=dr_grpo.target))
-    add("deviation added", "dr_grpo", replace(dr_grpo, advantage=partial(standardised, epsilon=1e-6)))
+    add("deviation added", "dr_grpo", replace(dr_grpo, advantage=partial(standardise, epsilon=1e-6)))
     add("leave-one-out", "dr_grpo", replace(dr_grpo, advantage=leave_one_out))
     add("longest rollout for the limit", "dr_grpo", replace(dr_grpo, aggregate=longest_here))
     add("unit weight claimed", "dr_grpo", replace(dr_grpo, target=PolicyGradient(weight=lambda *_: 1.0, text="∇p")))
@@ -312,7 +312,7 @@ def counting_mutants() -> Iterator[tuple[str, Objective]]:
     """Of the rows that count successes or look at the best, named "what is wrong of ROW"."""
 
     def counted_by(name: str, weight: Callable[[int], CountWeight]) -> Objective:
-        return replace(CASES[name].row, advantage=partial(counted, weight=weight))
+        return replace(CASES[name].row, advantage=partial(count_advantage, weight=weight))
 
     for name in ("maxrl", "maxrl_control", "maxrl_released", "maxrl_sub", "rl2ml", "pass_at_k_analytic"):
         row = CASES[name].row
@@ -338,7 +338,8 @@ def counting_mutants() -> Iterator[tuple[str, Objective]]:
     yield (
         "baseline on the successes alone of rl2ml,baseline=1.0",
         counted_by(
-            "rl2ml,baseline=1.0", lambda n: ungauged([x - 1 for x in family_weight(n, family="A", parameter=0.5).beta])
+            "rl2ml,baseline=1.0",
+            lambda n: without_failures([x - 1 for x in family_weight(n, family="A", parameter=0.5).beta]),
         ),
     )
     yield (
@@ -381,7 +382,7 @@ def counting_mutants() -> Iterator[tuple[str, Objective]]:
 
 
 def lowered_successes(group: int) -> CountWeight:
-    return ungauged([a - 1 for a in family_weight(group, family="A", parameter=0.5).beta])
+    return without_failures([a - 1 for a in family_weight(group, family="A", parameter=0.5).beta])
 
 
 def rounded(rewards: Tensor, *, row: Objective) -> Tensor:

@@ -19,7 +19,7 @@ from gnomon.objectives import (
     Singleton,
     by_part,
     capped,
-    counted,
+    count_advantage,
     leave_one_out,
     length_centred,
     mean_centred,
@@ -36,7 +36,7 @@ from gnomon.objectives import (
     relative_exponential_leave_one_out,
     sample_standardised,
     scaled_by_step,
-    standardised,
+    standardise,
     terminal,
 )
 
@@ -52,11 +52,11 @@ LOPSIDED = "w_reinforce,success=1.0,failure=0.0,clip_low=0.1,clip_high=0.3"
 
 
 def weighed(success: float, failure: float) -> Advantage:
-    return partial(counted, weight=partial(outcome_weight, success=success, failure=failure))
+    return partial(count_advantage, weight=partial(outcome_weight, success=success, failure=failure))
 
 
 def kept(success: float, failure: float) -> Advantage:
-    return partial(counted, weight=partial(rejected_weight, success=success, failure=failure))
+    return partial(count_advantage, weight=partial(rejected_weight, success=success, failure=failure))
 
 
 def seeing(change: Callable[[Rollouts], Rollouts]) -> Objective:
@@ -88,7 +88,7 @@ def part_mutants() -> Iterator[tuple[str, str, Objective]]:
     for change in (summed_first, weighed_alike, first_part):
         yield change.__name__, "gdpo", seeing(change)
     yield "deviation of parts missing", "gdpo", replace(row, advantage=mean_centred)
-    yield "population deviation", "gdpo", replace(row, advantage=partial(standardised, epsilon=1e-4))
+    yield "population deviation", "gdpo", replace(row, advantage=partial(standardise, epsilon=1e-4))
     yield "another epsilon", "gdpo", replace(row, credit=partial(by_part, epsilon=1e-2))
     yield "ratio missing", "gdpo", replace(row, ratio=no_ratio)
     yield "more room above", "gdpo", replace(row, ratio=partial(ppo_clip, low=0.2, high=0.28))
@@ -190,7 +190,7 @@ CREDITS: dict[str, dict[str, Callable[[Rollouts, Advantage], Tensor]]] = {
         "another ε": partial(over_spread_of_rewards, epsilon=1e-2),
     },
     "magistral": {
-        "of each group": in_each_group(partial(standardised, epsilon=1e-6)),
+        "of each group": in_each_group(partial(standardise, epsilon=1e-6)),
         "of the rewards": partial(over_spread_of_rewards, epsilon=1e-6),
         "not divided": terminal,
     },

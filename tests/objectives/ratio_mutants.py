@@ -36,7 +36,7 @@ from gnomon.objectives import (
     sequence_ratio,
     sequence_truncated,
     soft_gate,
-    standardised,
+    standardise,
     terminal,
     truncated,
     unclipped,
@@ -204,7 +204,7 @@ CORRECTION_MUTANTS: dict[str, dict[str, Correction]] = {
 
 def by_group(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """The deviation of each group, where that of the step stood."""
-    return rollouts.spread(standardised(rollouts.rewards, epsilon=1e-6))
+    return rollouts.spread(standardise(rollouts.rewards, epsilon=1e-6))
 
 
 def of_rewards(rollouts: Rollouts, advantage: Advantage) -> Tensor:
@@ -255,7 +255,7 @@ def ratio_mutants() -> Iterator[tuple[str, str, Objective]]:
     for name in STANDARD:
         row = CASES[name].row
         yield "deviation missing", name, replace(row, advantage=mean_centred)
-        yield "epsilon too large", name, replace(row, advantage=partial(standardised, epsilon=1e-3))
+        yield "epsilon too large", name, replace(row, advantage=partial(standardise, epsilon=1e-3))
         yield "unbiased claimed", name, replace(row, target=CASES["dr_grpo"].row.target)
     yield from scale_rl_mutants()
     yield "own length claimed", "dapo", replace(CASES["dapo"].row, target=CASES["grpo"].row.target)

@@ -30,7 +30,7 @@ from gnomon.objectives.aggregate import constant
 from gnomon.theory import GRID, card, count_weight, curve, edges
 from gnomon.theory.card_text import chart, length_words, words
 from gnomon.theory.cards import declarations, sections
-from gnomon.theory.curves import tilted, weight_and_cosine
+from gnomon.theory.curves import tilt, weight_and_cosine
 from gnomon.theory.world import correct, world
 
 
@@ -68,14 +68,14 @@ def test_a_derived_curve_is_what_the_target_declares(name: str) -> None:
     row = objective(name)
     group = size_for(row)
     found = curve(row, group=group)
-    if isinstance(row.closed, PolicyGradient):
-        declared = [row.closed.weight(p, group, 3) * length_limit(row, 3) for p in GRID]
+    if isinstance(row.closed_form, PolicyGradient):
+        declared = [row.closed_form.weight(p, group, 3) * length_limit(row, 3) for p in GRID]
     else:
-        assert row.closed is not None
+        assert row.closed_form is not None
         right, wrong = (
             Seen(reward=r, length=2, answer=0, early=(), values=(), logp=(), reference=()) for r in (1.0, 0.0)
         )
-        shapes = [row.closed.shape([(right, p), (wrong, 1 - p)], group, 3) for p in GRID]
+        shapes = [row.closed_form.shape([(right, p), (wrong, 1 - p)], group, 3) for p in GRID]
         declared = [(h(right)[0] - h(wrong)[0]) * length_limit(row, 3) for h in shapes if h]
     assert found.w == pytest.approx(declared, abs=1e-9)
 
@@ -104,7 +104,7 @@ def test_maximum_likelihood_comes_with_the_group() -> None:
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.95])
 def test_a_tilted_policy_moves_success_and_nothing_else(p: float) -> None:
     place = world(2)
-    before, after = place.chances(place.logits()), place.chances(tilted(place, place.logits(), p))
+    before, after = place.chances(place.logits()), place.chances(tilt(place, place.logits(), p))
     right = torch.tensor([correct(answer) == 1 for answer in place.answers])
     assert float(after[right].sum()) == pytest.approx(p, abs=1e-12) and float(after.sum()) == pytest.approx(1)
     for part in (right, ~right):

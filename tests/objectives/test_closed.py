@@ -130,16 +130,16 @@ SWAPPED = [
 def test_a_closed_form_is_that_of_no_other_row(claimed: str, name: str) -> None:
     row = CASES[name].row
     assert isinstance(row.target, FrozenShape | SharedLength | TokenShape)
-    closed = CASES[claimed].row.closed
+    closed = CASES[claimed].row.closed_form
     assert isinstance(closed, ClosedForm)
     swapped = replace(row, target=replace(row.target, closed=closed))
     assert missed(row) == "" and "closed form" in missed(swapped)
 
 
 CLOSED = {
-    name: case.row.closed
+    name: case.row.closed_form
     for name, case in CASES.items()
-    if isinstance(case.row.closed, ClosedForm) and case.row.data is not Data.MIXED
+    if isinstance(case.row.closed_form, ClosedForm) and case.row.data is not Data.MIXED
 }
 """The smaller world has none of the answers that are demonstrated."""
 
@@ -168,6 +168,6 @@ def test_a_shape_without_a_closed_form_fails_collection() -> None:
 def test_a_closed_form_for_some_sizes_alone_says_so() -> None:
     row, place = objective("seed_grpo"), world()
     possible = outcomes_for(row, place, place.logits(), correct)
-    assert row.closed is not None
+    assert row.closed_form is not None
     with pytest.raises(ValueError, match="groups of 4"):
-        declared_gradient(row.closed, place, policy=place.logits(), possible=possible, group=4)
+        declared_gradient(row.closed_form, place, policy=place.logits(), possible=possible, group=4)

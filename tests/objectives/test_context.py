@@ -35,9 +35,9 @@ from gnomon.objectives import (
     semantic_entropy,
     sequence_sum,
 )
-from gnomon.objectives.closed import tallied
+from gnomon.objectives.closed import tallied_form
 from gnomon.theory.exact import declared_gradient, moments
-from gnomon.theory.world import correct, graded, outcomes, world
+from gnomon.theory.world import correct, graded_reward, outcomes, world
 
 F64 = torch.float64
 Reward = Callable[[str], float]
@@ -103,7 +103,7 @@ FADES: dict[str, Callable[[float], float]] = {
 }
 
 
-@pytest.mark.parametrize("reward", [correct, graded])
+@pytest.mark.parametrize("reward", [correct, graded_reward])
 @pytest.mark.parametrize("fade", FADES)
 @pytest.mark.parametrize("group", [2, 3, 4])
 def test_the_entropy_of_the_others_scales_the_policy_gradient(group: int, fade: str, reward: Reward) -> None:
@@ -192,7 +192,7 @@ def test_those_level_with_the_last_are_kept_and_the_others_are_not_compared_with
 
 
 @pytest.mark.parametrize("past", [-3.0, 0.0, 0.7, 100.0])
-@pytest.mark.parametrize("reward", [correct, graded])
+@pytest.mark.parametrize("reward", [correct, graded_reward])
 def test_any_baseline_of_the_past_leaves_the_policy_gradient(past: float, reward: Reward) -> None:
     def credit(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
         return past_centred(replace(rollouts, baseline=torch.full_like(rollouts.rewards, past)), advantage)
@@ -204,7 +204,7 @@ def test_any_baseline_of_the_past_leaves_the_policy_gradient(past: float, reward
 def test_roles_may_have_baselines_of_their_own() -> None:
     """Over all ordered pairs of a first and a second player: the sum of both policy gradients, halved."""
     place = world()
-    possible = outcomes(place, place.logits(), graded)
+    possible = outcomes(place, place.logits(), graded_reward)
     members = torch.cartesian_prod(torch.arange(15), torch.arange(15))
     chance = possible.chance[members].prod(dim=1)
     scores = place.per_answer(place.scores(place.logits()))
@@ -213,7 +213,7 @@ def test_roles_may_have_baselines_of_their_own() -> None:
     rollouts = Rollouts(rewards=possible.reward[members], lengths=lengths, baseline=past)
     credit = rae().credits(rollouts).reshape(members.shape)
     found = chance @ (credit[:, :, None] * scores[members]).mean(dim=1)
-    assert close(found, slope(graded))
+    assert close(found, slope(graded_reward))
 
 
 def test_a_baseline_that_has_seen_the_reward_shrinks_the_gradient() -> None:
@@ -356,7 +356,7 @@ def test_the_expectation_at_a_later_visit(earlier: tuple[int, float, float], gro
     possible = outcomes(place, policy, correct)
     row_later = replace(row, credit=later)
     found = moments(row_later, place, policy=policy, behavior=policy, possible=possible, group=group).mean
-    claim = declared_gradient(tallied(weight, ""), place, policy=policy, possible=possible, group=group)
+    claim = declared_gradient(tallied_form(weight, ""), place, policy=policy, possible=possible, group=group)
     assert float((found - claim).abs().max()) <= 1e-9
     first = moments(row, place, policy=policy, behavior=policy, possible=possible, group=group).mean
     assert float((found - first).abs().max()) > 1e-3

@@ -18,16 +18,16 @@ from gnomon.objectives import (
     analytic_weight,
     centred_pass_weight,
     control_weight,
-    counted,
+    count_advantage,
     direct_weight,
     family_weight,
-    gauged,
+    less_baseline,
     regime,
     reinforce,
     released_weight,
     sub_weight,
-    ungauged,
     update_scale,
+    without_failures,
 )
 from gnomon.theory.exact import moments
 from gnomon.theory.world import correct, outcomes, world
@@ -65,9 +65,9 @@ def numbers(size: int) -> st.SearchStrategy[list[float]]:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 def test_a_baseline_of_the_others_changes_no_expectation(data: st.DataObject, group: int, p: float) -> None:
     beta, baseline = data.draw(numbers(group)), data.draw(numbers(group))
-    weight = ungauged(beta)
+    weight = without_failures(beta)
     assert weight.beta == tuple(beta)
-    moved = gauged(weight, baseline)
+    moved = less_baseline(weight, baseline)
     assert moved.beta == pytest.approx(beta, abs=1e-12)
     assert moved.weight_at(p) == pytest.approx(weight.weight_at(p), abs=1e-12)
     others = [math.comb(group - 1, m) * p**m * (1 - p) ** (group - 1 - m) for m in range(group)]
@@ -82,7 +82,7 @@ def test_a_polynomial_of_degree_below_n_has_one_weight_that_climbs_it(group: int
     points = [(i + 0.5) / group for i in range(group)]
     last = group - 1
     basis = [[math.comb(last, m) * p**m * (1 - p) ** (last - m) for m in range(group)] for p in points]
-    values = torch.tensor([ungauged(beta).weight_at(p) for p in points], dtype=F64)
+    values = torch.tensor([without_failures(beta).weight_at(p) for p in points], dtype=F64)
     found = torch.linalg.solve(torch.tensor(basis, dtype=F64), values)
     assert torch.allclose(found, torch.tensor(beta, dtype=F64), atol=1e-9)
 
@@ -144,7 +144,7 @@ def test_the_update_scale_turns_over_at_maximum_likelihood(family: str) -> None:
 
 
 def test_a_scale_that_rises_and_falls_is_neither() -> None:
-    assert regime(ungauged([1.0, 3.0, 0.1])) is Regime.MIXED
+    assert regime(without_failures([1.0, 3.0, 0.1])) is Regime.MIXED
     with pytest.raises(ValueError, match="failures nothing"):
         update_scale(control_weight(3))
 
@@ -176,7 +176,7 @@ def test_weights_of_unequal_length_are_refused() -> None:
     with pytest.raises(ValueError, match="one a"):
         CountWeight(success=(0.0, 1.0), failure=(0.0,))
     with pytest.raises(ValueError, match="needs 2 baselines"):
-        gauged(direct_weight(2), [1.0])
+        less_baseline(direct_weight(2), [1.0])
 
 
 # Scatter.
@@ -195,7 +195,7 @@ def test_verifier_noise_scales_what_is_climbed() -> None:
         chance=torch.cat([sure.chance * seen, sure.chance * (1 - seen)]),
         reward=torch.cat([torch.ones(15), torch.zeros(15)]).to(F64),
     )
-    row = replace(reinforce(), advantage=partial(counted, weight=direct_weight))
+    row = replace(reinforce(), advantage=partial(count_advantage, weight=direct_weight))
     found = moments(row, place, policy=policy, behavior=policy, possible=noisy, group=3).mean
     slope = place.per_answer(place.scores(policy)).T @ (sure.chance * sure.reward)
     observed = alarm + (1 - miss - alarm) * float(sure.chance @ sure.reward)

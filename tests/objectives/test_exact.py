@@ -13,7 +13,7 @@ from objective_cases import CASES, FORMS
 from gnomon.objectives import Need, dr_grpo, rloo
 from gnomon.theory import report
 from gnomon.theory.exact import declared_gradient, moments
-from gnomon.theory.world import correct, graded, outcomes, world
+from gnomon.theory.world import correct, graded_reward, outcomes, world
 
 
 def test_the_world_holds_every_answer_once() -> None:
@@ -23,7 +23,7 @@ def test_the_world_holds_every_answer_once() -> None:
     assert sorted(place.lengths.tolist()) == [1] + [2] * 2 + [3] * 12
     assert place.chances(place.logits()).sum().item() == pytest.approx(1, abs=1e-14)
     assert {correct(answer) for answer in place.answers} == {0.0, 1.0}
-    assert {graded(answer) for answer in place.answers} == {0.0, 0.1, 1.0, 1.1}
+    assert {graded_reward(answer) for answer in place.answers} == {0.0, 0.1, 1.0, 1.1}
 
 
 def test_scores_are_the_derivative_of_log_probabilities() -> None:
@@ -36,7 +36,7 @@ def test_multisets_give_what_ordered_groups_give() -> None:
     """The same mean and covariance trace from all 15² ordered pairs, one at a time."""
     place, row = world(), rloo()
     policy = place.logits()
-    possible = outcomes(place, policy, graded)
+    possible = outcomes(place, policy, graded_reward)
     found = moments(row, place, policy=policy, behavior=policy, possible=possible, group=2)
     score = place.per_answer(place.scores(policy))
     mean, square = torch.zeros_like(score[0]), 0.0

@@ -57,7 +57,7 @@ from gnomon.objectives import (
     soft_overlong,
     squared_log_ratio,
     squared_sequence_log_ratio,
-    standardised,
+    standardise,
     tapered,
     token_mean,
     truncated,
@@ -65,7 +65,7 @@ from gnomon.objectives import (
     without_drifted_failures,
 )
 from gnomon.theory.exact import declared_gradient, moments
-from gnomon.theory.world import correct, graded, outcomes, world
+from gnomon.theory.world import correct, graded_reward, outcomes, world
 
 F64 = torch.float64
 
@@ -104,7 +104,7 @@ def test_advantages_of_one_group_worked_by_hand() -> None:
     assert torch.allclose(mean_centred(rewards), table([0.75, -0.25, -0.25, -0.25]))
     assert torch.allclose(leave_one_out(rewards), table([1, -1 / 3, -1 / 3, -1 / 3]))
     root = math.sqrt(3)
-    assert torch.allclose(standardised(rewards, epsilon=0), table([root, -1 / root, -1 / root, -1 / root]))
+    assert torch.allclose(standardise(rewards, epsilon=0), table([root, -1 / root, -1 / root, -1 / root]))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.1, 1.1, -0.3])
@@ -112,7 +112,7 @@ def test_advantages_of_one_group_worked_by_hand() -> None:
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_equal_rewards_teach_nothing_to_the_last_bit(value: float, dtype: torch.dtype, size: int) -> None:
     rewards = torch.full((2, size), value, dtype=dtype)
-    for advantage in (mean_centred, leave_one_out, partial(standardised, epsilon=0.0)):
+    for advantage in (mean_centred, leave_one_out, partial(standardise, epsilon=0.0)):
         assert torch.equal(advantage(rewards), torch.zeros_like(rewards))
 
 
@@ -123,7 +123,7 @@ def test_leave_one_out_refuses_a_group_of_one() -> None:
 
 @pytest.mark.parametrize("rewards", [torch.ones(3), torch.ones(2, 0), torch.ones(2, 2, dtype=torch.int64)])
 def test_rewards_of_another_shape_or_kind_are_refused(rewards: Tensor) -> None:
-    for advantage in (raw, mean_centred, leave_one_out, partial(standardised, epsilon=0.0)):
+    for advantage in (raw, mean_centred, leave_one_out, partial(standardise, epsilon=0.0)):
         with pytest.raises(ValueError, match=r"\[groups, N\]"):
             advantage(rewards)
 
@@ -429,7 +429,7 @@ def policy_gradient(reward: object = correct) -> Tensor:
     return slope.flatten()
 
 
-@pytest.mark.parametrize("reward", [correct, graded])
+@pytest.mark.parametrize("reward", [correct, graded_reward])
 @pytest.mark.parametrize("group", [1, 2, 3, 4])
 def test_reinforce_and_leave_one_out_are_the_policy_gradient(group: int, reward: object) -> None:
     truth = policy_gradient(reward)
@@ -446,7 +446,7 @@ def test_the_group_mean_costs_one_part_in_n(group: int) -> None:
 
 def test_standardised_pairs_are_leave_one_out_pairs() -> None:
     pairs = table([0, 0], [0, 1], [1, 0], [1, 1])
-    assert torch.allclose(standardised(pairs, epsilon=0), leave_one_out(pairs))
+    assert torch.allclose(standardise(pairs, epsilon=0), leave_one_out(pairs))
 
 
 @pytest.mark.parametrize("group", [1, 2, 3, 4])
@@ -457,7 +457,7 @@ def test_standardising_binary_rewards_scales_the_policy_gradient(group: int) -> 
         beta = [math.sqrt((n - 1 - m) / (m + 1)) + math.sqrt(m / (n - m)) for m in range(n)]
         return math.fsum(b * math.comb(n - 1, m) * p**m * (1 - p) ** (n - 1 - m) for m, b in enumerate(beta))
 
-    row = replace(reinforce(), advantage=partial(standardised, epsilon=0.0))
+    row = replace(reinforce(), advantage=partial(standardise, epsilon=0.0))
     place = world()
     possible = outcomes(place, place.logits(), correct)
     target = PolicyGradient(weight=weight, text="w(p) ∇p")

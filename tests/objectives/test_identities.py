@@ -18,7 +18,7 @@ from gnomon.objectives import (
     Rollouts,
     Tokens,
     capped,
-    counted,
+    count_advantage,
     dapo,
     dr_grpo,
     family_weight,
@@ -118,7 +118,7 @@ def test_dropping_groups_shortens_or_bends_the_climb(group: int) -> None:
             success = tuple(a * (k != count) for k, a in enumerate(kept.success))
             return CountWeight(success=success, failure=tuple(b * (k != count) for k, b in enumerate(kept.failure)))
 
-        return expected(replace(maxrl(), advantage=partial(counted, weight=weight)), group)
+        return expected(replace(maxrl(), advantage=partial(count_advantage, weight=weight)), group)
 
     assert close(without(0), whole - (1 - p) ** (group - 1) * slope)
     assert close(without(group), whole)

@@ -236,5 +236,5 @@ def test_pages_and_cards_and_the_editor_say_what_the_table_says() -> None:
         page = (Path(__file__).parents[2] / f"docs/objectives/{name}.md").read_text()
         for option, declared in row.options.items():
             assert f"    {option}: " in settings
-            assert f"| `{option}` = {declared.default} | {declared.text}; {declared.allowed} |" in page
+            assert f"| `{option}` = {declared.default} | {declared.text}; {declared.values_in_words} |" in page
     assert card("sapo").options is OPTIONS["sapo"].options

@@ -21,12 +21,12 @@ from gnomon.objectives import (
     reference_likelihood,
     xpo,
 )
-from gnomon.theory.world import graded, world
+from gnomon.theory.world import graded_reward, world
 
 F64 = torch.float64
 PLACE = world()
 ANSWERS = len(PLACE.answers)
-REWARDS = torch.tensor([graded(text) for text in PLACE.answers], dtype=F64)
+REWARDS = torch.tensor([graded_reward(text) for text in PLACE.answers], dtype=F64)
 
 
 def policy() -> Tensor:

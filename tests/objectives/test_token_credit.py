@@ -27,7 +27,7 @@ from gnomon.objectives import (
     sequence_mean,
     vapo,
     vc_ppo,
-    whitened,
+    whiten,
 )
 from gnomon.theory.exact import moments
 from gnomon.theory.world import correct, outcomes, step_of, world
@@ -258,12 +258,12 @@ def test_what_credit_needs_is_asked_for() -> None:
 
 
 def test_whitening_by_hand() -> None:
-    found = whitened(torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=F64), epsilon=0.0)
+    found = whiten(torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=F64), epsilon=0.0)
     assert found.tolist() == pytest.approx([-2 / 4.6666666666666667**0.5, -0.4629100499, 0, 3 / (14 / 3) ** 0.5])
     assert float(found.square().sum()) == pytest.approx(3)
-    assert whitened(torch.tensor([0.1, 0.1, 0.1]), epsilon=0.0).tolist() == [0, 0, 0]
-    assert whitened(torch.tensor([5.0]), epsilon=0.0).tolist() == [0]
-    assert whitened(torch.zeros(0), epsilon=0.0).shape == (0,)
+    assert whiten(torch.tensor([0.1, 0.1, 0.1]), epsilon=0.0).tolist() == [0, 0, 0]
+    assert whiten(torch.tensor([5.0]), epsilon=0.0).tolist() == [0]
+    assert whiten(torch.zeros(0), epsilon=0.0).shape == (0,)
 
 
 def test_long_rollouts_pull_the_mean_of_the_tokens() -> None:

@@ -37,7 +37,7 @@ from gnomon.theory import (
     slope_square,
     success_scatter,
 )
-from gnomon.theory.curves import tilted
+from gnomon.theory.curves import tilt
 from gnomon.theory.exact import moments, multisets
 from gnomon.theory.world import World, correct, outcomes, world
 
@@ -201,7 +201,7 @@ class Prompt:
 
     @property
     def policy(self) -> Tensor:
-        return tilted(self.place, self.place.logits(), self.p)
+        return tilt(self.place, self.place.logits(), self.p)
 
     @property
     def rewards(self) -> Tensor:
@@ -307,7 +307,7 @@ def test_what_chance_made_negative_is_taken_for_zero() -> None:
     far = Scored(rollouts=4, successes=2, whole=0.1, squares=2.0)
     worth = scored_terms([far], group=2, of=metric("pass@1"))
     assert worth.sensitivity[1] < 0 and worth.noise[1] > 0
-    assert worth.floored() == GainTerms(sensitivity=(0.0, 0.0, 0.0), noise=worth.noise)
+    assert worth.floor() == GainTerms(sensitivity=(0.0, 0.0, 0.0), noise=worth.noise)
 
 
 def test_groups_that_cannot_tell_are_refused() -> None:

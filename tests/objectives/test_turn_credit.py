@@ -32,7 +32,7 @@ from gnomon.objectives import (
     turn_returns,
 )
 from gnomon.theory.exact import declared_gradient, moments, report
-from gnomon.theory.world import correct, graded, outcomes, step_of, world
+from gnomon.theory.world import correct, graded_reward, outcomes, step_of, world
 
 F64 = torch.float64
 
@@ -209,11 +209,11 @@ def test_a_mean_of_the_reward_of_each_turn_makes_stopping_pay() -> None:
     means = (chance[:, None] * paid * there).sum(0) / (chance[:, None] * there).sum(0)
     hidden = gradient_of(((paid - means) * there).sum(1)) / 3
     row, possible = turn_grpo(compared="rewards"), outcomes(place, place.logits(), correct)
-    assert row.closed is not None
+    assert row.closed_form is not None
 
     def declared(group: int) -> Tensor:
-        assert row.closed is not None
-        return declared_gradient(row.closed, place, policy=place.logits(), possible=possible, group=group)
+        assert row.closed_form is not None
+        return declared_gradient(row.closed_form, place, policy=place.logits(), possible=possible, group=group)
 
     assert close(expected(row, 4), declared(4))
     assert torch.allclose(declared(10**6), hidden, rtol=0, atol=1e-6)
@@ -229,8 +229,8 @@ def test_a_mean_over_all_turns_is_biased_by_one_over_the_group() -> None:
     possible, truth = outcomes(place, place.logits(), correct), gradient_of(earned(1.0)) / 3
     apart = {}
     for group in (2, 4, 8, 16):
-        assert row.closed is not None
-        claim = declared_gradient(row.closed, place, policy=place.logits(), possible=possible, group=group)
+        assert row.closed_form is not None
+        claim = declared_gradient(row.closed_form, place, policy=place.logits(), possible=possible, group=group)
         apart[group] = float((claim - truth).norm() / truth.norm())
         assert group > 4 or close(expected(row, group), claim)
     assert all(1.7 < apart[n] / apart[2 * n] < 2.2 for n in (4, 8)) and apart[2] > 0.3
@@ -311,10 +311,11 @@ def test_one_turn_and_binary_rewards_keep_the_direction(group: int) -> None:
     """In a step of one prompt; real rewards do not."""
     row = seeing(rebn(), as_one_turn)
     binary, real = (
-        gradient_of(torch.tensor([reward(y) for y in world().answers], dtype=F64)) for reward in (correct, graded)
+        gradient_of(torch.tensor([reward(y) for y in world().answers], dtype=F64))
+        for reward in (correct, graded_reward)
     )
     assert cosine(expected(row, group), binary) > 1 - 1e-12
-    assert cosine(expected(row, group, graded), real) < 1 - 1e-5
+    assert cosine(expected(row, group, graded_reward), real) < 1 - 1e-5
 
 
 def test_prompts_are_compared_with_each_other() -> None:

@@ -29,10 +29,10 @@ from gnomon.objectives import (
     mean_centred,
     raw,
     reward_to_go,
-    scaled,
+    reward_to_go_over,
     terminal,
     token_mean,
-    whitened,
+    whiten,
 )
 
 BIASED = "ppo,gamma=0.9"
@@ -103,18 +103,18 @@ def of_the_whole_rollout(rollouts: Rollouts, advantage: Advantage, *, beta: floa
 
 
 def then_white(credit: Credit, epsilon: float = 0.1) -> Credit:
-    return lambda rollouts, advantage: whitened(credit(rollouts, advantage), epsilon=epsilon)
+    return lambda rollouts, advantage: whiten(credit(rollouts, advantage), epsilon=epsilon)
 
 
 def white_by_group(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     credit = reward_to_go(rollouts, advantage, beta=0.0)
     sizes = rollouts.lengths.sum(dim=1).tolist()
-    return torch.cat([whitened(part, epsilon=1e-8) for part in credit.split(sizes)])
+    return torch.cat([whiten(part, epsilon=1e-8) for part in credit.split(sizes)])
 
 
 def white_by_rollout(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     """Mean and deviation over rollouts, not over tokens."""
-    return rollouts.spread(whitened(advantage(rollouts.rewards).flatten(), epsilon=1e-8))
+    return rollouts.spread(whiten(advantage(rollouts.rewards).flatten(), epsilon=1e-8))
 
 
 def token_mutants() -> Iterator[tuple[str, str, Objective]]:
@@ -205,7 +205,7 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "pairs of rollouts only claimed", name, replace(row, min_rollouts=2)
     row = CASES[LOO].row
     yield "scale forgotten", LOO, replace(row, credit=partial(reward_to_go, beta=0.2))
-    yield "scale on the reward alone", LOO, replace(row, credit=partial(scaled, beta=0.2 * 0.4, scale=0.4))
+    yield "scale on the reward alone", LOO, replace(row, credit=partial(reward_to_go_over, beta=0.2 * 0.4, scale=0.4))
     yield "whitened", LOO, replace(row, credit=then_white(partial(reward_to_go, beta=0.2)))
     yield "mean over all tokens", LOO, replace(row, aggregate=token_mean)
     yield "itself in the mean", LOO, replace(row, advantage=mean_centred)

@@ -23,12 +23,12 @@ from gnomon.objectives import (
     mean_centred,
     raw,
     sequence_mean,
-    standardised,
+    standardise,
     standardised_turn_returns,
     token_mean,
     turn_gae,
     turn_returns,
-    whitened,
+    whiten,
 )
 
 USUAL, GAE = "turn_reinforce,gamma=0.9", "turn_ppo,gamma=0.9,lam=0.7"
@@ -193,7 +193,7 @@ def turn_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "whitened over tokens", "rebn", replace(plain, credit=white_over_tokens)
     yield "no baseline claimed", "rebn", replace(plain, baseline=Baseline.NONE)
     yield "singleton raw claimed", "rebn", replace(plain, singleton=Singleton.RAW)
-    yield "standardised by group and place", "rebn", replace(plain, advantage=partial(standardised, epsilon=1e-6))
+    yield "standardised by group and place", "rebn", replace(plain, advantage=partial(standardise, epsilon=1e-6))
     brpo, released = CASES["brpo"].row, CASES["brpo,baseline=group"].row
     for name, row in (("brpo", brpo), ("brpo,baseline=group", released)):
         for what, credit in {
@@ -225,4 +225,4 @@ def by_sample(rollouts: Rollouts, advantage: Advantage) -> Tensor:
 
 
 def white_over_tokens(rollouts: Rollouts, advantage: Advantage) -> Tensor:
-    return whitened(turn_returns(rollouts, advantage, gamma=1.0), epsilon=1e-18)
+    return whiten(turn_returns(rollouts, advantage, gamma=1.0), epsilon=1e-18)

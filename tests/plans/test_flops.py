@@ -17,7 +17,7 @@ from gnomon.models.precision import Precision
 from gnomon.models.scoring import text_pass
 from gnomon.plans.count import Count
 from gnomon.plans.devices import GPUS
-from gnomon.plans.flops import PassFlops, Span, attended, model_flops, sampling, step_flops, training
+from gnomon.plans.flops import PassFlops, Span, attended_pairs, model_flops, sampling, step_flops, training
 from gnomon.plans.passes import meta_policy, texts
 from gnomon.store import RunReader
 from gnomon.types import Completion, Finish, Group, Rollout, Status, Stop, Task, Turn, Verdict
@@ -50,8 +50,8 @@ def test_activation_checkpointing_and_an_adapter_are_counted() -> None:
 
 
 def test_a_window_bounds_what_a_token_attends_to() -> None:
-    assert [attended(length, 3) for length in range(6)] == [0, 1, 3, 6, 9, 12]
-    assert attended(5, None) == 15 and attended(2, 3) == 3
+    assert [attended_pairs(length, 3) for length in range(6)] == [0, 1, 3, 6, 9, 12]
+    assert attended_pairs(5, None) == 15 and attended_pairs(2, 3) == 3
     some = PassFlops(token=10.0, pair=1.0, scored=100.0, windows=(None, 2))
     assert some.of(Span(2, 4, 1)) == 2 * 10 + (3 + 4) + (2 + 2) + 100
 
@@ -64,7 +64,7 @@ def test_the_count_is_near_that_of_the_passes_that_are_computed() -> None:
     with Count(device) as count:
         policy(text_pass(policy, [text])).logp.sum().backward()
     layers, width = 4, 128
-    own = both.of(Span(0, 1023, 512)) + layers * 2 * width * attended(1023, None)
+    own = both.of(Span(0, 1023, 512)) + layers * 2 * width * attended_pairs(1023, None)
     assert own < count.flops < 1.07 * own
 
 

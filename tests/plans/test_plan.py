@@ -27,8 +27,8 @@ from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GPUS, LARGE, Device, device
 from gnomon.plans.lengths import Lengths, recorded_lengths, supposed_lengths
 from gnomon.plans.passes import Cost, decoding, drawing, meta_policy, texts, training
-from gnomon.plans.places import ASLEEP, engines, freed
-from gnomon.plans.plan import Plan, planned
+from gnomon.plans.places import ASLEEP, engines, freed_bytes
+from gnomon.plans.plan import Plan, make_plan
 from gnomon.plans.programs import Program
 from gnomon.plans.text import plan_text
 from gnomon.run.parts import open_parts
@@ -88,10 +88,10 @@ def test_memory_of_small_tensors_is_kept_and_that_of_large_ones_returned() -> No
     assert (count.small, count.large, count.peak) == (3 * RETURNED, 4 * RETURNED, 4 * RETURNED)
     del large
     alone = Cost.most(0.0, [count])
-    assert freed(cpu, alone.peak, alone) == 3 * RETURNED
-    assert freed(L4, alone.peak, alone) == 0
+    assert freed_bytes(cpu, alone.peak, alone) == 3 * RETURNED
+    assert freed_bytes(L4, alone.peak, alone) == 0
     other = replace(alone, small=5 * RETURNED, large=0, peak=5 * RETURNED)
-    assert freed(cpu, other.peak, other, alone) == 4 * RETURNED
+    assert freed_bytes(cpu, other.peak, other, alone) == 4 * RETURNED
 
 
 def test_products_take_the_time_of_their_operations() -> None:
@@ -260,9 +260,9 @@ def test_what_cannot_fit_names_the_smallest_change_that_does(folder: Path) -> No
     words = (f"policy={folder}", "prompts=2", "group=2", "rollout.max_tokens=256", "eval.tasks=2")
     lengths = supposed_lengths(settings(*words), prompt=100)
     with pytest.raises(ResourceError) as caught:
-        require_fitting(settings(*words), planned(settings(*words), L4, lengths))
+        require_fitting(settings(*words), make_plan(settings(*words), L4, lengths))
     assert caught.value.code == "E507"
-    fixed = planned(settings(*words, *caught.value.fix.split()), L4, lengths)
+    fixed = make_plan(settings(*words, *caught.value.fix.split()), L4, lengths)
     assert fixed.fits
     assert caught.value.fix == "policy.lora.rank=32"
 
@@ -271,7 +271,7 @@ def test_what_cannot_fit_names_the_smallest_change_that_does(folder: Path) -> No
 def test_where_no_setting_helps_a_larger_device_is_named(folder: Path) -> None:
     small = replace(L4, memory=2.0**30)
     config = settings(f"policy={folder}", "prompts=1", "group=2", "rollout.max_tokens=8", "eval.tasks=1")
-    plan = planned(config, small, supposed_lengths(config, prompt=8))
+    plan = make_plan(config, small, supposed_lengths(config, prompt=8))
     with pytest.raises(ResourceError, match=r"--device l40s"):
         require_fitting(config, plan)
 
@@ -294,7 +294,7 @@ def test_a_reply_is_as_long_as_the_context_leaves_room_for() -> None:
 
 def test_a_plan_adds_up(folder: Path) -> None:
     config = settings("prompts=2", "group=4", "steps=10", "eval.every=5", "eval.tasks=4", "regularize.kl=0.1")
-    plan = planned(config, L4, Lengths(prompts=(20, 30), reply=16, held_out=(20,) * 4))
+    plan = make_plan(config, L4, Lengths(prompts=(20, 30), reply=16, held_out=(20,) * 4))
     assert plan.tokens == 2 * 4 * 16
     assert plan.memory["gradients"] == 4 * plan.trainable == plan.memory["optimiser"] / 2 == plan.memory["reference"]
     assert plan.evaluations == 3
@@ -309,13 +309,13 @@ def test_a_plan_counts_evaluation_sets(folder: Path) -> None:
     lengths = supposed_lengths(config)
     assert lengths.sets["same"] == lengths.held_out and len(lengths.sets["sums"]) == 3
     assert lengths.sets["sums"] == supposed_lengths(settings("env=arithmetic", "eval.tasks=3")).held_out
-    plan, bare = planned(config, L4, lengths), planned(settings(*words), L4, replace(lengths, sets={}))
+    plan, bare = make_plan(config, L4, lengths), make_plan(settings(*words), L4, replace(lengths, sets={}))
     same, sums = plan.sets["same"], plan.sets["sums"]
     assert same.seconds == plan.evaluation and (same.evaluations, sums.evaluations) == (3, 6)
     assert plan.hours == pytest.approx(bare.hours + (3 * same.seconds + 6 * sums.seconds) / 3600)
     assert "set sums" in plan_text(plan) and "6 evaluations of" in plan_text(plan)
     assert plan.body()["sets"]["sums"] == {"seconds": sums.seconds, "evaluations": 6} and bare.body()["sets"] == {}
-    wide = planned(config, L4, replace(lengths, sets={"same": (2000,) * 64}))
+    wide = make_plan(config, L4, replace(lengths, sets={"same": (2000,) * 64}))
     assert wide.phase == "sampling" and wide.peak > bare.peak
     assert supposed_lengths(config, prompt=9).sets == {"same": (9,) * 4, "sums": (9,) * 3}
 
@@ -329,7 +329,7 @@ def test_a_teacher_counts_with_its_own_size(folder: Path, tmp_path_factory: pyte
     lengths = Lengths(prompts=(2000, 3000), reply=16, held_out=(20,) * 4)
 
     def plan(*words: str) -> Plan:
-        return planned(settings(*own, *words), L4, lengths)
+        return make_plan(settings(*own, *words), L4, lengths)
 
     weights = sum(4 * value.numel() for value in meta_policy(teacher, Precision()).model.parameters())
     named = ("objective=opd", f"policy.reference={teacher}")
@@ -346,7 +346,7 @@ def test_an_optimiser_counts_with_what_it_keeps(folder: Path) -> None:
     lengths = Lengths(prompts=(20,) * 2, reply=16, held_out=(20,))
 
     def plan(*words: str) -> Plan:
-        return planned(settings(f"policy={folder}", "prompts=2", "group=4", *words), L4, lengths)
+        return make_plan(settings(f"policy={folder}", "prompts=2", "group=4", *words), L4, lengths)
 
     adamw, sgd = plan(), ("optim.type=sgd", "optim.lr=0.3")
     assert adamw.memory["optimiser"] == 8 * adamw.trainable
@@ -362,13 +362,13 @@ def test_an_optimiser_counts_with_what_it_keeps(folder: Path) -> None:
     small = replace(L4, memory=plan("optim.states=8bit").most)
     with pytest.raises(ResourceError, match=r"E507(.|\n)*fix: optim.states=8bit$"):
         config = settings(f"policy={folder}", "prompts=2", "group=4")
-        require_fitting(config, planned(config, small, lengths))
+        require_fitting(config, make_plan(config, small, lengths))
 
 
 def test_a_step_with_states_in_8_bits_unpacks_one_tensor_at_a_time_on_a_cpu(folder: Path) -> None:
     lengths = Lengths(prompts=(4,), reply=2, held_out=(4,))
     words = (f"policy={folder}", "prompts=1", "group=1", "objective=reinforce", "optim.states=8bit")
-    gpu, cpu = (planned(settings(*words), device, lengths) for device in (L4, replace(L4, name="cpu")))
+    gpu, cpu = (make_plan(settings(*words), device, lengths) for device in (L4, replace(L4, name="cpu")))
     assert cpu.seconds["optimiser"] > 2.8e-8 * cpu.trainable > gpu.seconds["optimiser"]
     assert cpu.memory["activations"] == 20 * 32000 * 8192 > gpu.memory["activations"]
 
@@ -380,15 +380,15 @@ def test_processes_of_the_learner_share_what_is_kept(folder: Path) -> None:
     words = (f"policy={folder}", "prompts=4", "group=4", "optim.micro_batch=64")
     lengths = Lengths(prompts=(20,) * 4, reply=16, held_out=(20,) * 4)
     cpu = replace(L4, name="cpu")
-    one, four = (planned(settings(*words, f"ranks={ranks}"), L4, lengths) for ranks in (0, 4))
-    here = planned(settings(*words, "ranks=4"), cpu, lengths)
+    one, four = (make_plan(settings(*words, f"ranks={ranks}"), L4, lengths) for ranks in (0, 4))
+    here = make_plan(settings(*words, "ranks=4"), cpu, lengths)
     assert not one.learner and not here.learner and four.devices == 4 and one.devices == here.devices == 1
     assert four.memory["optimiser"] == one.memory["optimiser"] / 4 == four.learner["optimiser"]
     assert here.memory["optimiser"] == one.memory["optimiser"]
     assert {"engine weights", "keys and values"} <= four.memory.keys() - four.learner.keys()
     assert four.micro_batches >= 4 and four.seconds["training"] < one.seconds["training"] / 2
     assert "4 devices" in plan_text(four) and "between the processes of the learner" in plan_text(four)
-    idle = planned(settings(f"policy={folder}", "prompts=1", "group=2", "ranks=4"), L4, lengths)
+    idle = make_plan(settings(f"policy={folder}", "prompts=1", "group=2", "ranks=4"), L4, lengths)
     assert idle.micro_batches < 4 and "optim.micro_batch" in plan_text(idle)
 
 
@@ -398,7 +398,9 @@ def test_vllm_and_training_share_memory_only_if_vllm_sleeps(folder: Path) -> Non
     cache = "engine.cache_gib=6"
     for prompt, phase in ((20_000, "training"), (20, "sampling")):
         lengths = Lengths(prompts=(prompt,) * 4, reply=16, held_out=(20,) * 4)
-        awake, asleep = (planned(settings(*words, cache, *more), L4, lengths) for more in ((), ("engine.sleep=true",)))
+        awake, asleep = (
+            make_plan(settings(*words, cache, *more), L4, lengths) for more in ((), ("engine.sleep=true",))
+        )
         own = awake.memory["engine weights"] + awake.memory["keys and values"] + awake.memory["decoding"]
         assert awake.phase == "sampling and training" and asleep.phase == phase
         kept = ASLEEP if phase == "training" else 0
@@ -406,12 +408,12 @@ def test_vllm_and_training_share_memory_only_if_vllm_sleeps(folder: Path) -> Non
         assert asleep.seconds == awake.seconds and "to the memory of the host and back" in plan_text(asleep)
     config, small = settings(*words, cache), replace(L4, memory=awake.peak - 2**27)
     with pytest.raises(ResourceError, match=r"E507(.|\n)*fix: engine.sleep=true$"):
-        require_fitting(config, planned(config, small, lengths))
+        require_fitting(config, make_plan(config, small, lengths))
     cpu = replace(small, name="cpu")
     with pytest.raises(ResourceError, match="E507") as caught:
-        require_fitting(config, planned(config, cpu, lengths))
+        require_fitting(config, make_plan(config, cpu, lengths))
     assert "sleep" not in caught.value.fix
-    opposed = planned(settings(*words, cache, "engine.sleep=true", "players.opponent=past"), L4, lengths)
+    opposed = make_plan(settings(*words, cache, "engine.sleep=true", "players.opponent=past"), L4, lengths)
     assert opposed.peak - asleep.peak == pytest.approx(opposed.memory["opponents"]) and opposed.memory["opponents"] > 0
 
 
@@ -424,7 +426,7 @@ def test_keys_and_values_of_vllm_are_planned_for_every_family(tmp_path: Path, ki
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     words = (f"policy={tmp_path}", "prompts=2", "group=4", "engine.type=vllm", "engine.python=/p/python")
-    plan = planned(settings(*words), L4, Lengths(prompts=(20,) * 2, reply=12, held_out=(20,)))
+    plan = make_plan(settings(*words), L4, Lengths(prompts=(20,) * 2, reply=12, held_out=(20,)))
     numbers = 20 + 16 if kind == "deepseek_v3" else 2 * heads * size
     assert plan.memory["keys and values"] == 8 * 32 * config.num_hidden_layers * numbers * 4
 
@@ -435,16 +437,16 @@ def test_vllm_on_gpus_of_its_own_takes_nothing_of_the_learners(folder: Path, gpu
     lengths = Lengths(prompts=(20,) * 4, reply=16, held_out=(20,) * 4)
     words = (f"policy={folder}", "prompts=4", "group=4", "engine.type=vllm", "engine.python=/p/python", *more)
     shared, apart = (
-        planned(settings(*words), L4, lengths),
-        planned(settings(*words, f"engine.gpus={gpus}"), L4, lengths),
+        make_plan(settings(*words), L4, lengths),
+        make_plan(settings(*words, f"engine.gpus={gpus}"), L4, lengths),
     )
     count = len(gpus.split(","))
     assert apart.sampler["engine weights"] * count == shared.memory["engine weights"]
     assert apart.sampler["keys and values"] * count == shared.memory["keys and values"]
-    given = planned(settings(*words, f"engine.gpus={gpus}", "engine.cache_gib=3"), L4, lengths)
+    given = make_plan(settings(*words, f"engine.gpus={gpus}", "engine.cache_gib=3"), L4, lengths)
     assert given.sampler["keys and values"] == 3 * 2**30 and given.sampler["decoding"] == apart.sampler["decoding"]
     one = settings(*words, f"engine.gpus={gpus}", "engine.arguments.tensor_parallel_size=1")
-    assert planned(one, L4, lengths).sampler["engine weights"] == shared.memory["engine weights"]
+    assert make_plan(one, L4, lengths).sampler["engine weights"] == shared.memory["engine weights"]
     assert apart.samplers == count and apart.devices == shared.devices + count - bool("http" in str(more))
     assert not {"engine weights", "keys and values"} & {*apart.memory, *apart.learner}
     assert f"each of {count} GPUs of vLLM" in plan_text(apart) and "Ray" not in plan_text(apart)
@@ -454,8 +456,8 @@ def test_vllm_on_gpus_of_its_own_takes_nothing_of_the_learners(folder: Path, gpu
 def test_a_served_learner_has_the_memory_of_its_own_machine(folder: Path) -> None:
     lengths = Lengths(prompts=(20,) * 2, reply=16, held_out=(20,))
     words = (f"policy={folder}", "prompts=2", "group=4")
-    here = planned(settings(*words), L4, lengths)
-    apart = planned(settings(*words, "learner=http://127.0.0.1:8766"), L4, lengths)
+    here = make_plan(settings(*words), L4, lengths)
+    apart = make_plan(settings(*words, "learner=http://127.0.0.1:8766"), L4, lengths)
     assert apart.seconds == here.seconds and apart.devices == 2
     assert {"gradients", "optimiser", "activations"} <= apart.learner.keys() - apart.memory.keys()
     assert "engine weights" in apart.memory and apart.most < here.peak
@@ -474,7 +476,7 @@ def test_engines_are_those_that_a_run_makes(lag: int) -> None:
         made = {id(actor.engine) for actor in (parts.actor, *parts.batches.actors)}
     assert len(made) == engines(config) == {0: 1, 2: 4, 9: 5}[lag]
     lengths = Lengths(prompts=(20,) * 2, reply=16, held_out=(20,) * 2)
-    plan, one = planned(config, L4, lengths), planned(settings(*words[:3], "eval.tasks=2"), L4, lengths)
+    plan, one = make_plan(config, L4, lengths), make_plan(settings(*words[:3], "eval.tasks=2"), L4, lengths)
     assert plan.memory["engine weights"] == len(made) * one.memory["engine weights"]
     assert plan.memory.get("weights of open steps", 0.0) == (len(made) - 1 if lag else 0) * plan.memory["gradients"]
 
@@ -487,8 +489,8 @@ def test_samplers_in_a_cluster_have_memory_of_their_own(folder: Path, monkeypatc
     lengths = Lengths(prompts=(20,) * 8, reply=16, held_out=(20,) * 4)
     there = (*words, "launch=ray", "launch.samplers=4")
     cpu = replace(L4, name="cpu", program=1e6)
-    here, four = planned(settings(*words), cpu, lengths), planned(settings(*there), cpu, lengths)
-    apart = planned(settings(*there, "learner=ray", "launch.address=a:1"), cpu, lengths)
+    here, four = make_plan(settings(*words), cpu, lengths), make_plan(settings(*there), cpu, lengths)
+    apart = make_plan(settings(*there, "learner=ray", "launch.address=a:1"), cpu, lengths)
     assert four.sampler["engine weights"] == here.memory["engine weights"] and "engine weights" not in four.memory
     assert four.sampler["keys and values"] < here.memory["keys and values"]
     assert four.together and four.most == four.total == four.peak + 4 * sum(four.sampler.values())
@@ -500,9 +502,9 @@ def test_samplers_in_a_cluster_have_memory_of_their_own(folder: Path, monkeypatc
         "each of 4 samplers" in plan_text(four) and "together" in plan_text(four) and "object store" in plan_text(four)
     )
     assert "the node of the learner" in plan_text(apart) and "together" not in plan_text(apart)
-    gpus = planned(settings(*there, "launch.gpus=1"), L4, lengths)
-    assert gpus.devices == 5 and gpus.seconds["sampling"] < planned(settings(*words), L4, lengths).seconds["sampling"]
-    few = planned(settings(*there, "launch.episodes=4"), cpu, lengths)
+    gpus = make_plan(settings(*there, "launch.gpus=1"), L4, lengths)
+    assert gpus.devices == 5 and gpus.seconds["sampling"] < make_plan(settings(*words), L4, lengths).seconds["sampling"]
+    few = make_plan(settings(*there, "launch.episodes=4"), cpu, lengths)
     assert few.sampler["keys and values"] < four.sampler["keys and values"]
     monkeypatch.setattr("gnomon.plans.command.CHANGES", ())  # Where none helps is shown above.
     with pytest.raises(ResourceError, match=r"E507(.|\n)*each of 4 samplers"):
@@ -530,9 +532,9 @@ def test_programs_count_with_calls_growing_prompts_and_their_own_time(folder: Pa
     bare = Lengths(prompts=(20, 30), reply=16, held_out=(20,) * 4)
     program = Program(calls=3, growth=10, seconds=2.0, memory=2.0**26, at_once=6, wall_seconds=1.0)
     lengths = replace(bare, program=program)
-    one, plan = planned(config, L4, bare), planned(config, L4, lengths)
+    one, plan = make_plan(config, L4, bare), make_plan(config, L4, lengths)
     assert plan.tokens == 3 * one.tokens == 3 * 2 * 4 * 16
-    assert program.grown(30, 16) == 30 + 2 * 26 and lengths.conversation == 3 * 16 + 2 * 10
+    assert program.last_prompt(30, 16) == 30 + 2 * 26 and lengths.conversation == 3 * 16 + 2 * 10
     assert plan.seconds["programs"] == lengths.beside(8) > 8 * 2.0 / (os.cpu_count() or 1)
     assert (
         plan.seconds["sampling"] > 2.9 * one.seconds["sampling"] and plan.seconds["training"] > one.seconds["training"]
@@ -542,7 +544,7 @@ def test_programs_count_with_calls_growing_prompts_and_their_own_time(folder: Pa
     assert "programs     6 of 8 at once beside the run: 64 MiB each, 0.38 GiB (assumed)" in text
     assert "3.0 of each; the prompt of the last one has 82 tokens" in text and "time (up to" in text
     assert plan.body()["programs"]["calls"] == 3 and one.body()["programs"] is None and "programs" not in plan_text(one)
-    forked = planned(config, L4, replace(bare, program=replace(program, branches=3.0)))
+    forked = make_plan(config, L4, replace(bare, program=replace(program, branches=3.0)))
     assert forked.tokens == plan.tokens and forked.seconds["sampling"] < plan.seconds["sampling"]
 
 
@@ -559,7 +561,7 @@ def test_programs_count_with_calls_growing_prompts_and_their_own_time(folder: Pa
 def test_the_limits_that_end_a_program_s_calls_are_named(limits: dict[str, int], calls: int, names: set[str]) -> None:
     """Replies of 16 tokens after a first prompt of 25; the program adds 10 tokens between two of them."""
     launch = Launch(command=("true",), calls=limits["calls"], tokens=limits.get("tokens"))
-    found = Program(added=5, growth=10).allowed(launch, limits.get("context"), 20, 16)
+    found = Program(added=5, growth=10).limit_calls(launch, limits.get("context"), 20, 16)
     assert (found.calls, set(found.binding)) == (calls, names)
 
 
@@ -574,6 +576,6 @@ def test_a_program_is_measured_by_running_it() -> None:
     broken = settings("env.command=python -c 'import nothing'", f"env={TEAM}:Team", "prompts=1", "group=2")
     found = supposed_lengths(broken).program
     assert found is not None and found.ending.startswith("exit status 1 after 0 calls: ModuleNotFoundError")
-    assert found.ending in plan_text(planned(broken, L4, supposed_lengths(broken, prompt=9)))
+    assert found.ending in plan_text(make_plan(broken, L4, supposed_lengths(broken, prompt=9)))
     stated = supposed_lengths(config, prompt=30)
     assert stated.prompts == (30,) and stated.program is not None and stated.program.measured

@@ -19,7 +19,7 @@ from gnomon.envs.rows import content_hash, other_source
 from gnomon.errors import ConfigError, ModelError
 from gnomon.models.folder import TINY
 from gnomon.models.precision import Precision
-from gnomon.plans.lengths import described, supposed_lengths
+from gnomon.plans.lengths import description_folder, supposed_lengths
 from gnomon.plans.passes import meta_policy
 from gnomon.run.find import env_class
 from gnomon.types import Status
@@ -34,12 +34,12 @@ def test_a_recipe_is_valid_and_its_model_is_described(name: str) -> None:
     config, _ = resolve([load(Path(name))])
     kind = env_class(config.env.type)
     assert kind(**config.env.options)
-    assert (described(config.policy.path) / "config.json").is_file()
+    assert (description_folder(config.policy.path) / "config.json").is_file()
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_described_model_has_its_parameters(name: str) -> None:
-    model = meta_policy(described(f"Qwen/{name}"), Precision.only(torch.bfloat16)).model
+    model = meta_policy(description_folder(f"Qwen/{name}"), Precision.only(torch.bfloat16)).model
     assert sum(value.numel() for value in model.parameters()) == pytest.approx(SIZES[name], rel=1e-3)
 
 
@@ -48,7 +48,7 @@ def test_a_model_that_is_not_described_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     for name, code in (("owner/Unknown-1B", "E335"), ("/models/Unknown-1B", "E301")):
         with pytest.raises(ModelError, match=code):
-            described(name)
+            description_folder(name)
 
 
 def test_the_cache_of_the_hub_comes_before_a_described_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_the_cache_of_the_hub_comes_before_a_described_model(tmp_path: Path, mon
     shutil.copytree(TINY, folder)
     (place / "refs").mkdir()
     (place / "refs" / "main").write_text("1" * 40)
-    assert described(config.policy.path) == folder
+    assert description_folder(config.policy.path) == folder
     replaced = resolve([load(Path("gsm8k-qwen3-0.6b.toml")), overrides(["env=char_count", "eval.tasks=1"])])[0]
     assert supposed_lengths(replaced).prompts[0] > 1
 

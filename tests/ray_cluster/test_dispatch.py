@@ -51,7 +51,7 @@ class Scripted:
         """All processes have started at this time."""
         self.until(time)
         for life in self.begun:
-            self.dispatch.started(life)
+            self.dispatch.on_start(life)
 
     def call(self) -> Call:
         call = Call("play", ())
@@ -66,7 +66,7 @@ def test_calls_go_to_the_least_busy_and_others_wait_in_order():
     calls = [processes.call() for _ in range(6)]
     assert [life.slot for life, _, _ in processes.sent] == [0, 1, 0, 1]
     life, number, call = processes.sent[1]
-    processes.dispatch.answered(life, number, "answer")
+    processes.dispatch.on_answer(life, number, "answer")
     processes.dispatch.serve()
     assert call.answer.result() == "answer" and processes.sent[4][0] is life and processes.sent[4][2] is calls[4]
     assert list(processes.dispatch.waiting) == [calls[5]]
@@ -77,9 +77,9 @@ def test_calls_of_a_dead_process_are_sent_first_and_its_late_answers_are_ignored
     processes.ready()
     calls = [processes.call() for _ in range(3)]
     life, number, _ = processes.sent[0]
-    processes.dispatch.lost(life, "killed")
-    processes.dispatch.lost(life, "killed")
-    processes.dispatch.answered(life, number, "late")
+    processes.dispatch.on_loss(life, "killed")
+    processes.dispatch.on_loss(life, "killed")
+    processes.dispatch.on_answer(life, number, "late")
     assert list(processes.dispatch.waiting) == [calls[0], calls[2]] and not calls[0].answer.done()
     assert [loss.episodes for loss in processes.dispatch.losses] == [1]
 
@@ -89,7 +89,7 @@ def test_a_call_that_always_dies_is_an_error():
     processes.ready()
     call = processes.call()
     for _ in range(2):
-        processes.dispatch.lost(processes.sent[-1][0], "killed")
+        processes.dispatch.on_loss(processes.sent[-1][0], "killed")
         processes.dispatch.serve()
     with pytest.raises(ResourceError, match="E512"):
         call.answer.result(0)

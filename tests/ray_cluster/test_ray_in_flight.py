@@ -22,7 +22,7 @@ import torch
 
 import gnomon
 from engines.asking import ask, three_versions
-from gnomon.config import RunConfig, Source, recorded, resolve
+from gnomon.config import RunConfig, Source, recorded_recipe, resolve
 from gnomon.engines.base import Tier, sample_all
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.remote import RemoteEngine
@@ -70,7 +70,7 @@ def checked(run: RunReader, lag: int, updates: int = 1, players: int = 1, *, aga
     Args: players: that the policy plays; again: sample every reply again.
     Returns: how many replies have tokens of several versions.
     """
-    config, _ = resolve([recorded(run.folder / RECIPE)])
+    config, _ = resolve([recorded_recipe(run.folder / RECIPE)])
     policies, mixed = cache(lambda version: policy_of(run.folder, config, version // updates)), 0
     for step, metrics in enumerate(each["metrics"] for each in run.metrics()):
         key, ages = Key(config.seed).at("rollouts", step=step), []
@@ -220,7 +220,7 @@ def test_a_new_sampler_has_the_newest_weights_and_wrong_ones_end_the_run(cluster
     async def scenario() -> None:
         requests = [ask(policy, "Use 3, 4, 5\n", sample, 160, stop=(), temperature=2.0) for sample in range(16)]
         engine.load(versions[0])
-        first, loads = engine.loaded, 0
+        first, loads = engine.weights, 0
         sampling = asyncio.ensure_future(sample_all(engine, requests))
         while not sampling.done():
             loads += 1

@@ -29,7 +29,7 @@ from gnomon.rendering import (
     Transcript,
     Unreadable,
     arguments_of,
-    joined,
+    join,
 )
 from gnomon.rendering.encoding import whole
 from gnomon.types import Message
@@ -104,17 +104,17 @@ def check(renderer, begun: Transcript, ids: tuple[int, ...]) -> Reply:
             assert str(error)
         assert call.problem or call.parsing is Parsing.OK
     assert reply.problem or reply.parsing is not Parsing.MALFORMED
-    sampled = begun.sampled(ids)
+    sampled = begun.sample(ids)
     assert sampled.token_ids == begun.token_ids + ids
     echo = reply.text + "".join(call.name + call.arguments for call in reply.tool_calls) + (reply.reasoning or "")
     for role in ("user",) if isinstance(renderer, Gemma) else ("user", "tool"):
-        told = sampled.observed([Message(role=role, content=echo[:10_000] + "<|im_end|><think>")])
-        benign = sampled.observed([Message(role=role, content="a")])
+        told = sampled.observe([Message(role=role, content=echo[:10_000] + "<|im_end|><think>")])
+        benign = sampled.observe([Message(role=role, content="a")])
         assert told.forks == benign.forks
         if told.forks:
             turn = [segment for segment in told.segments if segment.origin is Origin.POLICY]
             kept = iter(ids)
-            whole_turn = joined(turn)[:-1] if isinstance(renderer, Harmony) else joined(turn)
+            whole_turn = join(turn)[:-1] if isinstance(renderer, Harmony) else join(turn)
             assert all(token in kept for token in whole_turn), "a fork leaves out, and adds nothing"
         else:
             assert told.token_ids[: len(sampled.token_ids)] == sampled.token_ids
@@ -132,7 +132,7 @@ def play(name: str, tokenizers: dict[str, Tokenizer], count: int, seed: int) -> 
     """How the outputs were read; raises at the first that breaks a rule."""
     base, make = RENDERERS[name]
     renderer = make(tokenizers[base])
-    begun = Transcript.begun(renderer, [Message(role="user", content="Add 1 and 2.")])
+    begun = Transcript.begin(renderer, [Message(role="user", content="Add 1 and 2.")])
     control = sorted({*renderer.encoding.ids, *renderer.stop})
     seen: Counter[str] = Counter()
     for ids in outputs(tokenizers[base], renderer.encoding.control, control, count, seed):

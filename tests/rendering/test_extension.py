@@ -16,7 +16,7 @@ from gnomon.rendering import (
     Qwen3,
     Tool,
     Transcript,
-    joined,
+    join,
 )
 from gnomon.types import Message
 
@@ -56,18 +56,18 @@ TABLE = [
 def test_the_end_that_a_turn_left_open_is_written(make, family, sampled, messages, text, tokenizers):
     tokenizer = tokenizers[family]
     more = make(tokenizer).extend(tokenizer.encode(sampled), messages)
-    assert tokenizer.spell(joined(more)) == text
+    assert tokenizer.spell(join(more)) == text
 
 
 @pytest.mark.parametrize("history", History)
 def test_reasoning_leaves_the_history_only_by_a_declared_fork(history, tokenizers):
     """A tool's result goes on with the sequence; a user's turn begins one without the thought, unless it is kept."""
     tokenizer = tokenizers["qwen3"]
-    first = Transcript.begun(Qwen3(tokenizer, history=history), USER)
-    sampled = first.sampled(tokenizer.encode("<think>\nhm\n</think>\n\nHi.<|im_end|>"))
-    result = sampled.observed(RESULT)
+    first = Transcript.begin(Qwen3(tokenizer, history=history), USER)
+    sampled = first.sample(tokenizer.encode("<think>\nhm\n</think>\n\nHi.<|im_end|>"))
+    result = sampled.observe(RESULT)
     assert result.forks == 0 and result.token_ids[: len(sampled.token_ids)] == sampled.token_ids
-    user = sampled.observed(USER)
+    user = sampled.observe(USER)
     assert user.forks == (history is History.FORK)
     assert ("hm" in tokenizer.spell(user.token_ids)) is (history is History.KEEP)
     assert next(s for s in user.segments if s.origin is Origin.POLICY).token_ids == tokenizer.encode(
@@ -77,8 +77,8 @@ def test_reasoning_leaves_the_history_only_by_a_declared_fork(history, tokenizer
 
 def test_the_empty_thought_that_the_template_wrote_goes_too(tokenizers):
     tokenizer = tokenizers["qwen3"]
-    sampled = Transcript.begun(Qwen3(tokenizer, thinking=False), USER).sampled(tokenizer.encode("Hi.<|im_end|>"))
-    told = sampled.observed(USER)
+    sampled = Transcript.begin(Qwen3(tokenizer, thinking=False), USER).sample(tokenizer.encode("Hi.<|im_end|>"))
+    told = sampled.observe(USER)
     assert told.forks == 1
     assert tokenizer.spell(told.token_ids).count("<think>") == 1, "that of the turn to come"
 
@@ -86,21 +86,21 @@ def test_the_empty_thought_that_the_template_wrote_goes_too(tokenizers):
 def test_a_final_answer_drops_the_analysis_and_a_call_keeps_it(tokenizers):
     tokenizer = tokenizers["harmony"]
     thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
-    begun = Transcript.begun(Harmony(tokenizer), USER)
-    answered = begun.sampled(tokenizer.encode(f"{thought}{H}Hi.<|return|>")).observed(USER)
+    begun = Transcript.begin(Harmony(tokenizer), USER)
+    answered = begun.sample(tokenizer.encode(f"{thought}{H}Hi.<|return|>")).observe(USER)
     assert answered.forks == 1
     assert tokenizer.spell(answered.token_ids).endswith(
         f"<|start|>assistant{H}Hi.<|end|><|start|>user<|message|>more<|end|><|start|>assistant"
     )
-    called = begun.sampled(
+    called = begun.sample(
         tokenizer.encode(f"{thought} to=functions.f<|channel|>commentary<|message|>{{}}<|call|>")
-    ).observed(RESULT)
+    ).observe(RESULT)
     assert called.forks == 0 and "hm" in tokenizer.spell(called.token_ids)
 
 
 def test_messages_follow_a_sampled_turn(tokenizers):
     with pytest.raises(ValueError, match="must follow a sampled turn"):
-        Transcript.begun(ChatML(tokenizers["chatml"]), USER).observed(USER)
+        Transcript.begin(ChatML(tokenizers["chatml"]), USER).observe(USER)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import joined
+from gnomon.rendering import join
 from gnomon.rollout import Actor, Limits
-from gnomon.rollout.failures import Failures, judged
+from gnomon.rollout.failures import Failures, judged_groups
 from gnomon.rollout.speakers import Own
 from gnomon.types import Group, Rollout, Sampling, Status, Stop
 from rollout.ladder import Ladder
@@ -65,7 +65,7 @@ def test_every_turn_goes_on_from_the_tokens_of_the_turn_before():
         for before, after in pairwise(rollout.turns):
             told = TOKENIZER.encode(f"\n{after.messages[0].content}\n")
             assert after.prompt_ids == before.prompt_ids + before.completion.token_ids + told
-            assert joined(after.segments) == told
+            assert join(after.segments) == told
             assert [segment.origin.value for segment in after.segments] == ["template", "environment", "template"]
     luck = {rollout.turns[1].messages[0].content for rollout in group.rollouts}
     assert len(luck) == 4, "every episode has chance of its own"
@@ -103,7 +103,7 @@ def test_what_one_reply_does_is_counted_under_its_name_and_the_rest_goes_on(word
     (rollout,) = ended
     assert rollout.verdict.status.value == rollout.stop.value == status and len(rollout.turns) == turn
     assert rollout.reward == -1.0 if status == "exceeded" else rollout.verdict.parts == ()
-    kept = judged(groups)
+    kept = judged_groups(groups)
     assert [group.index for group in kept] == ([0, 1, 2] if status == "exceeded" else [0, 2])
     assert all(len(rollout.turns) == 3 for rollout in rollouts(kept) if rollout is not ended[0])
     again = collect(Ladder(rungs=3), climbing(word, 1, 1, turn))
@@ -191,7 +191,7 @@ def test_a_failure_with_a_fix_of_its_own_is_told_with_it():
 def test_a_step_that_cannot_be_judged_at_all_is_an_error():
     groups = collect(Ladder(), climbing("raise", 0, 0), tasks=1)
     with pytest.raises(VerifierError, match="E106"):
-        judged(groups)
+        judged_groups(groups)
 
 
 def test_an_engine_that_raises_leaves_the_workers_fit_for_the_next_call():

@@ -18,7 +18,7 @@ from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, Limits, pack
-from gnomon.rollout.failures import judged
+from gnomon.rollout.failures import judged_groups
 from gnomon.rollout.select import Candidates, Refill, Selector, mixed, of_tasks, predictive_entropy, with_spares
 from gnomon.types import Group, Sampling, Status, Task, Verdict
 from rollout.bets import Bets
@@ -94,7 +94,7 @@ def test_refilling_trains_whole_tasks_as_many_as_planned(started, players, share
     assert set(trained) >= set(teaching[:PLANNED])
     if rounds == 3:
         assert trained == teaching[:PLANNED]
-    batch = pack(judged(groups), sampling=SAMPLING, exact=False)
+    batch = pack(judged_groups(groups), sampling=SAMPLING, exact=False)
     assert batch.denominators.groups == PLANNED * players
     assert batch.denominators.sequences == PLANNED * players * GROUP
     ready = Crediting(objective("rloo"), shared=shared)(batch, LocalLearner(Policy.load("tiny")))
@@ -111,7 +111,7 @@ def test_candidates_train_whole_tasks_as_many_as_planned(started, players, share
     groups = collected(started, Candidates, Bets(players=players), halves, candidates=candidates)
     assert len(of_tasks(groups)) == candidates * PLANNED
     assert len(whole(groups, players)) == PLANNED
-    batch = pack(judged(groups), sampling=SAMPLING, exact=False)
+    batch = pack(judged_groups(groups), sampling=SAMPLING, exact=False)
     assert batch.denominators.groups == PLANNED * players
     ready = Crediting(objective("rloo"), shared=shared)(batch, LocalLearner(Policy.load("tiny")))
     assert ready.rollouts.rewards.shape == ((PLANNED, players * GROUP) if shared else (PLANNED * players, GROUP))
@@ -137,7 +137,7 @@ def test_a_task_that_could_not_be_judged_is_replaced(started, players, kind, opt
     assert any(not group.judged for group in groups)
     trained = whole(groups, players)
     assert len(trained) == PLANNED and not any(index % 5 == 0 for index in trained)
-    assert pack(judged(groups), sampling=SAMPLING, exact=False).denominators.groups == PLANNED * players
+    assert pack(judged_groups(groups), sampling=SAMPLING, exact=False).denominators.groups == PLANNED * players
 
 
 def test_the_worthiest_tasks_are_chosen_and_the_first_of_equals():

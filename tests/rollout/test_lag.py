@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gnomon
-from gnomon.config import recorded, resolve
+from gnomon.config import recorded_recipe, resolve
 from gnomon.envs.char_count import CharCount
 from gnomon.errors import ConfigErrors
 from gnomon.models.weights import WeightsRef
@@ -70,7 +70,7 @@ class Late(InTurn):
         self.ages: Stats = {}
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
-        self.published.append(weights.copied())
+        self.published.append(weights.copy())
         (actor,) = self.actors
         as_of = max(0, step - self.lag)
         await actor.sync(self.published[as_of], as_of if isinstance(actor.speakers, Against) else step)
@@ -99,7 +99,7 @@ def test_overlap_gives_the_bytes_of_the_same_schedule_without_it(tmp_path, lag, 
     """Rows × turns × players × updates × adapters × opponents; one lag is longer than the run."""
     env = more.get("env", {"type": "char_count"})["type"]
     overlapped = trained(tmp_path / "a", lag, env, **{k: v for k, v in more.items() if k != "env"})
-    config, _ = resolve([recorded(tmp_path / "a" / "recipe.toml")])
+    config, _ = resolve([recorded_recipe(tmp_path / "a" / "recipe.toml")])
     with open_parts(config) as made:
         parts = replace(made, batches=Late(made.actor, lag))
         with create(tmp_path / "b", config, parts) as store:
@@ -118,7 +118,7 @@ def test_a_rollout_says_how_old_its_weights_were(tmp_path):
 @pytest.mark.long
 def test_neither_clock_nor_processes_decide(tmp_path, monkeypatch):
     """1, 2 and 4 processes whose verdicts end in random order. The audit is left out: its verdicts would sleep too."""
-    monkeypatch.setattr("gnomon.run.start.audited", lambda *_: {})
+    monkeypatch.setattr("gnomon.run.start.audit_receipt", lambda *_: {})
     prints = [trained(tmp_path / str(n), 2, Sleepy(), steps=3, workers={"count": n}) for n in (1, 2, 4)]
     assert len(set(prints)) == 1
 

@@ -22,7 +22,7 @@ from gnomon.objectives import objective
 from gnomon.rendering import Plain
 from gnomon.rollout import pack
 from gnomon.rollout.conversation import beginning
-from gnomon.rollout.failures import judged
+from gnomon.rollout.failures import judged_groups
 from gnomon.rollout.solutions import SolutionShown
 from gnomon.run.parts import Parts, open_parts
 from gnomon.types import Message, Task
@@ -34,7 +34,7 @@ def packed(parts: Parts) -> Batch:
     tasks = [(index, parts.env.tasks("train")[index]) for index in (4, 0, 7)]
     asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
     groups = asyncio.run(parts.actor.collect(tasks, Key(0)))
-    return pack(judged(groups), sampling=parts.actor.sampling, exact=True, limit=parts.actor.longest)
+    return pack(judged_groups(groups), sampling=parts.actor.sampling, exact=True, limit=parts.actor.longest)
 
 
 @pytest.mark.parametrize("env", ["char_count", "number_words"])

@@ -24,9 +24,9 @@ from gnomon.models.precision import Precision
 from gnomon.models.trie import Trie
 from gnomon.plans.attention import PlannedFlex
 from gnomon.plans.devices import GPUS
-from gnomon.plans.lengths import Lengths, described
+from gnomon.plans.lengths import Lengths, description_folder
 from gnomon.plans.passes import meta_policy, texts, training
-from gnomon.plans.plan import planned
+from gnomon.plans.plan import make_plan
 from gnomon.run.makers import make_objective
 from gnomon.run.makers.engine import apart, probe_bound
 from gnomon.run.makers.learner import make_learner
@@ -171,7 +171,9 @@ def test_a_plan_of_either_attention_grows_with_the_tokens_of_a_row_and_not_with_
     """Four times the reply, in a layer of Qwen3-0.6B's shape."""
 
     def peak(whole: Whole, reply: int) -> float:
-        policy = meta_policy(described("Qwen/Qwen3-0.6B"), Precision.only(torch.bfloat16), layers=1, whole=whole)
+        policy = meta_policy(
+            description_folder("Qwen/Qwen3-0.6B"), Precision.only(torch.bfloat16), layers=1, whole=whole
+        )
         return training(policy, texts([64], 1, reply), GPUS["h100"]).peak
 
     for whole in (Packed, PlannedFlex):
@@ -183,13 +185,13 @@ def test_a_plan_counts_the_attention_that_is_set() -> None:
     small = {"prompts": 1, "group": 2, "eval": {"tasks": 1, "samples": 1}, "regularize": {"kl": 0.1}}
     lengths = Lengths(prompts=(64,), reply=64, held_out=(64,))
     found = {
-        name: planned(configure("char_count", {**small, "policy": {"attention": name}})[0], GPUS["h100"], lengths)
+        name: make_plan(configure("char_count", {**small, "policy": {"attention": name}})[0], GPUS["h100"], lengths)
         for name in ("auto", "exact", "flex")
     }
     assert found["auto"] == found["flex"]  # As on a GPU.
     on_a_cpu = replace(GPUS["h100"], name="cpu")
     exact, auto = (
-        planned(configure("char_count", {**small, "policy": {"attention": name}})[0], on_a_cpu, lengths)
+        make_plan(configure("char_count", {**small, "policy": {"attention": name}})[0], on_a_cpu, lengths)
         for name in ("exact", "auto")
     )
     assert auto == exact

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gnomon.config import RunConfig
-from gnomon.config.sections import Bytes, Section, chained
+from gnomon.config.sections import Bytes, Section, chain_settings
 from gnomon.objectives import OPTIONS
 from gnomon.run.find import make_env
 from gnomon.run.manifest import opening
@@ -43,7 +43,7 @@ def test_every_marked_setting_is_tried_here() -> None:
 def test_a_setting_enters_as_it_declares(key: str) -> None:
     table, _, name = key.rpartition(".")
     values = {table: {name: OTHER[key]}} if table else {name: OTHER[key]}
-    usual, changed = chained(RunConfig()), chained(RunConfig.model_validate(values))
+    usual, changed = chain_settings(RunConfig()), chain_settings(RunConfig.model_validate(values))
     if MARKED[key] is Bytes.NEVER:
         assert usual == changed
     else:
@@ -70,8 +70,8 @@ def test_an_option_that_is_younger_than_its_row_enters_where_it_is_set() -> None
     younger = {key: option for key, option in younger.items() if option.if_set}
     assert {("opo", "baseline"), ("gfpo", "by"), ("ppo", "value_steps")} <= younger.keys()
     for (name, key), option in younger.items():
-        usual = chained(RunConfig.model_validate({"objective": {"type": name}}))["objective"]
+        usual = chain_settings(RunConfig.model_validate({"objective": {"type": name}}))["objective"]
         other = next((value for value in option.choices if value != option.default), 5)
         assert key not in usual
-        changed = chained(RunConfig.model_validate({"objective": {"type": name, key: other}}))["objective"]
+        changed = chain_settings(RunConfig.model_validate({"objective": {"type": name, key: other}}))["objective"]
         assert changed == {**usual, key: other}

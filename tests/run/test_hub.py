@@ -15,13 +15,13 @@ import gnomon
 from commands import interpreter
 from gnomon import envs
 from gnomon.api import configure
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.errors import GnomonError, RunError
 from gnomon.export.model import export
 from gnomon.models.folder import TINY
-from gnomon.models.hub import _fetched
-from gnomon.run.hub_models import commits, pinned
-from gnomon.run.paths import anchored
+from gnomon.models.hub import _fetch
+from gnomon.run.hub_models import commits, pin_models
+from gnomon.run.paths import anchor
 from gnomon.run.session import measure
 from gnomon.store import RunReader
 from gnomon.viewer.tokens import tokenizer_of
@@ -44,7 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def moved(cache: Path) -> None:
     """Somebody has fetched a newer commit of the branch, with other weights; and another process reads the cache."""
-    _fetched.cache_clear()
+    _fetch.cache_clear()
     weights = bytearray(contents()["model.safetensors"])
     weights[-64:] = bytes(64)
     put(cache, TWO, contents(model=bytes(weights)), "main")
@@ -64,7 +64,7 @@ def test_a_run_stays_at_its_commit_and_ends_as_with_a_folder(cache: Path, tmp_pa
         assert tomllib.loads(reader.recipe)["policy"]["path"] == REPO
         assert reader.manifest["hub"] == {"policy.path": ONE}
         assert tokenizer_of(reader) is not None
-    assert resolve([recorded(run / "recipe.toml")])[0].policy.path == f"{REPO}@{ONE}"
+    assert resolve([recorded_recipe(run / "recipe.toml")])[0].policy.path == f"{REPO}@{ONE}"
     with gnomon.resume(run, quiet=True) as resumed:
         assert resumed.status == "finished"
         ended = resumed.fingerprint
@@ -96,12 +96,12 @@ def test_every_setting_that_names_a_model_has_a_commit(cache: Path, tmp_path: Pa
         "policy": {"path": REPO, "reference": f"{REPO}@v2"}, "players": {"opponent": REPO},
     }  # fmt: skip
     config, _ = configure(None, settings)
-    assert anchored(config, envs.KuhnPoker()) == config, "a name of the hub is no path"
+    assert anchor(config, envs.KuhnPoker()) == config, "a name of the hub is no path"
     assert commits(config) == {"policy.path": ONE, "policy.reference": TWO, "players.opponent": ONE}
-    fixed = pinned(config)
+    fixed = pin_models(config)
     assert (fixed.policy.path, fixed.policy.reference) == (f"{REPO}@{ONE}", f"{REPO}@{TWO}")
     assert fixed.players.opponent == f"{REPO}@{ONE}"
-    assert pinned(RunConfig()) == RunConfig()
+    assert pin_models(RunConfig()) == RunConfig()
 
 
 def test_an_adapter_names_its_base_model_as_the_hub_does(cache: Path, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def test_an_audit_shows_every_axis_and_how_many_replies_are_judged() -> None:
 def test_a_slow_audit_names_a_setting_that_leaves_an_axis_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "SLOW", -1.0)
     config, texts = resolve([overrides(["env=countdown", "env.seed=91"])])[0], list[str]()
-    preflight.audited(config, Countdown(seed=91), Silent(), texts.append)
+    preflight.audit_receipt(config, Countdown(seed=91), Silent(), texts.append)
     word = next(text.partition("; ")[2].removesuffix(" leaves this axis out") for text in texts if "exploit" in text)
     (setting,) = shlex.split(word)
     without, texts = resolve([overrides(["env=countdown", "env.seed=92", setting])])[0], []
-    preflight.audited(without, Countdown(seed=92), Silent(), texts.append)
+    preflight.audit_receipt(without, Countdown(seed=92), Silent(), texts.append)
     assert texts and not any(text.startswith("exploit") for text in texts)
 
 
@@ -48,7 +48,7 @@ def test_the_way_to_accept_findings_keeps_those_that_are_accepted() -> None:
     words = ["env=countdown", "env.seed=93", 'audit.acknowledge=["availability.slow"]']
     config, env = resolve([overrides(words)])[0], AlwaysRight(seed=93)
     with pytest.raises(ConfigErrors) as caught:
-        preflight.audited(config, env, Silent(), print)
+        preflight.audit_receipt(config, env, Silent(), print)
     *others, last = caught.value.errors
     assert '["availability.slow","' in last.fix
     assert others and not any("accepts it" in error.fix for error in others)  # The last line of all says it once.

@@ -26,7 +26,7 @@ from gnomon.models.folder import TINY, model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.rollout import pack
-from gnomon.rollout.failures import judged
+from gnomon.rollout.failures import judged_groups
 from gnomon.run.makers.served import of_learner
 from gnomon.run.manifest import opening
 from gnomon.run.parts import make_trainer, open_parts
@@ -156,7 +156,7 @@ def test_a_step_is_scored_by_the_teacher(name: str, teacher: Path) -> None:
         tasks = [(index, parts.env.tasks("train")[index]) for index in range(2)]
         asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
         groups = asyncio.run(parts.actor.collect(tasks, Key(0)))
-        raw = pack(judged(groups), sampling=parts.actor.sampling, exact=True, limit=parts.actor.longest)
+        raw = pack(judged_groups(groups), sampling=parts.actor.sampling, exact=True, limit=parts.actor.longest)
         batch = parts.credit(raw, parts.learner, updates=2)
         precision = parts.learner.reference.precision
         alone = Policy.load(teacher, Precision.only(precision.compute))
@@ -187,7 +187,7 @@ def test_a_teacher_of_another_size_teaches_over_the_whole_vocabulary(tmp_path: P
         tasks = [(index, parts.env.tasks("train")[index]) for index in range(2)]
         asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
         groups = asyncio.run(parts.actor.collect(tasks, Key(0)))
-        batch = pack(judged(groups), sampling=parts.actor.sampling, exact=True, limit=parts.actor.longest)
+        batch = pack(judged_groups(groups), sampling=parts.actor.sampling, exact=True, limit=parts.actor.longest)
         batch = parts.credit(batch, parts.learner)
         parts.learner.forward_backward(batch, parts.objective)
         found = parts.learner.policy.projection.weight.grad
@@ -217,7 +217,7 @@ def test_processes_of_a_learner_share_the_teacher(teacher: Path, lora: int) -> N
         tasks = [(index, parts.env.tasks("train")[index]) for index in range(2)]
         asyncio.run(parts.actor.sync(parts.learner.publish(), 0))
         groups = asyncio.run(parts.actor.collect(tasks, Key(0)))
-        batch = pack(judged(groups), sampling=parts.actor.sampling, exact=True)
+        batch = pack(judged_groups(groups), sampling=parts.actor.sampling, exact=True)
         here = parts.learner.score(batch.sequences, 1.0, Model.REFERENCE)
         learner = make_trainer(config.model_copy(update={"ranks": 2}), parts.objective)
     assert isinstance(learner, RemoteLearner)

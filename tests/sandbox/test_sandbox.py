@@ -16,7 +16,7 @@ import pytest
 
 from gnomon.sandbox import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Program, Raised, Sandbox
 from gnomon.sandbox.reports import Reports
-from gnomon.sandbox.run import HEAD, NONCE, framed
+from gnomon.sandbox.run import HEAD, NONCE, frame
 from sandbox.conftest import LIMITS, descendants
 
 
@@ -304,8 +304,8 @@ def test_a_job_holds_no_descriptor_but_its_own(sandbox):
 def test_lines_that_break_the_form_are_the_end_of_all_reading(line, forged):
     nonce = b"n" * NONCE
     reports = Reports(nonce, 2**20)
-    good = framed(["ready"], nonce) + framed(["ok", {"a": [1.5, None]}], nonce)
-    stream = good + len(line).to_bytes(HEAD, "little") + nonce + line + framed(["ok", 2], nonce)
+    good = frame(["ready"], nonce) + frame(["ok", {"a": [1.5, None]}], nonce)
+    stream = good + len(line).to_bytes(HEAD, "little") + nonce + line + frame(["ok", 2], nonce)
     for start in range(0, len(stream), 7):
         reports.feed(stream[start : start + 7])
     assert reports.values == [Ok({"a": [1.5, None]})] and forged in reports.forged

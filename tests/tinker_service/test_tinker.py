@@ -32,7 +32,7 @@ from gnomon.run.learner_server import LearnerServer
 from gnomon_tinker import service
 from gnomon_tinker.losses import LOSSES, loss
 from gnomon_tinker.messages import read_pass, written_pass
-from gnomon_tinker.protobuf import fields, written
+from gnomon_tinker.protobuf import encode_field, fields
 
 EXCHANGE = Path(__file__).with_name("exchange.json")
 PYTHON = os.environ.get("GNOMON_TINKER_PYTHON") or (sys.executable if find_spec("tinker") else "")
@@ -231,7 +231,9 @@ def test_the_coefficients_are_the_gradient_of_the_loss(name):
 
 def test_what_is_no_message_is_refused():
     rng = np.random.default_rng(0)
-    whole = written(1, "m") + written(3, written(1, written(1, written(1, np.arange(3, dtype="<i4").tobytes()))))
+    whole = encode_field(1, "m") + encode_field(
+        3, encode_field(1, encode_field(1, encode_field(1, np.arange(3, dtype="<i4").tobytes())))
+    )
     assert read_pass(whole).data[0].tokens == (0, 1, 2)
     for _ in range(2000):
         changed = bytearray(whole)

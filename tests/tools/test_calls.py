@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gnomon.tools import CalculatorTool, PythonTool, TerminalTool, calls
-from gnomon.tools.base import capped, mismatch
+from gnomon.tools.base import cap_text, mismatch
 from gnomon.tools.calls import MOST, without
 
 TOOLS = (CalculatorTool(), PythonTool(), TerminalTool())
@@ -111,7 +111,7 @@ def test_numbers_and_truth_values_are_kept_apart():
 
 
 def test_a_result_is_capped_in_the_middle_and_shows_no_control_characters():
-    text = capped("a" * 5000 + "b" * 5000, 100)
+    text = cap_text("a" * 5000 + "b" * 5000, 100)
     assert len(text) == 100 and text.startswith("aaa") and text.endswith("bbb") and "10000 characters" in text
-    assert capped("\x1b[31mred\0\r\n\tdone") == "�[31mred��\n\tdone"
-    assert capped("x" * 50, 10) and len(capped("x" * 50, 10)) <= 10
+    assert cap_text("\x1b[31mred\0\r\n\tdone") == "�[31mred��\n\tdone"
+    assert cap_text("x" * 50, 10) and len(cap_text("x" * 50, 10)) <= 10

@@ -14,7 +14,7 @@ import pytest
 from gnomon.envs import Arithmetic
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
-from gnomon.tools import Outcome, WithTools, served, use
+from gnomon.tools import Outcome, WithTools, start_server, use
 from gnomon.tools.mcp import MCPTool
 
 PYTHON = os.path.realpath(sys.executable)
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 def tools(folder: Path, how: str = "", **settings: object) -> dict[str, MCPTool]:
     command = (PYTHON, str(folder / "server.py"), how)
-    made = served(command, readable=(str(folder),), **settings)  # type: ignore[arg-type]
+    made = start_server(command, readable=(str(folder),), **settings)  # type: ignore[arg-type]
     return {tool.remote: tool for tool in made}
 
 
@@ -103,7 +103,7 @@ def test_what_a_server_does_wrong_is_told_and_the_next_call_is_served(folder, ho
 def test_what_is_no_server_is_refused(folder, sandboxed):
     for command in ((PYTHON, str(folder / "server.py"), "mute"), ("no-such-program",)):
         with pytest.raises(ConfigError, match="E161"):
-            served(command, readable=(str(folder),), sandboxed=sandboxed)
+            start_server(command, readable=(str(folder),), sandboxed=sandboxed)
 
 
 def test_a_sandboxed_server_sees_no_file_that_it_was_not_given(folder, tmp_path_factory):
@@ -112,7 +112,7 @@ def test_a_sandboxed_server_sees_no_file_that_it_was_not_given(folder, tmp_path_
     script = folder / "look.py"
     source, look = (folder / "server.py").read_text(), f"str(__import__('os').path.exists({str(other)!r}))"
     script.write_text(source.replace('arguments.get("text", "")', look))
-    (echo, *_) = served((PYTHON, str(script)), readable=(str(folder),))
+    (echo, *_) = start_server((PYTHON, str(script)), readable=(str(folder),))
     opened = echo.open()
     assert use(echo, opened, {"text": ""}).text == "False"
     opened.close()
@@ -121,7 +121,7 @@ def test_a_sandboxed_server_sees_no_file_that_it_was_not_given(folder, tmp_path_
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="pip install mcp, to try the official server")
 def test_the_official_server_is_understood():
     path = [place for place in sys.path if os.path.isdir(place)]
-    (add,) = served((PYTHON, "-c", OFFICIAL.format(path=path)), readable=tuple(path), wall=30.0)
+    (add,) = start_server((PYTHON, "-c", OFFICIAL.format(path=path)), readable=tuple(path), wall=30.0)
     opened = add.open()
     assert add.name == "add" and add.description == "Adds two numbers."
     assert use(add, opened, {"a": 2, "b": 3}).text == "5"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gnomon.tools import Screen, pressed
+from gnomon.tools import Screen, key_bytes
 
 
 def shown(data: bytes, rows: int = 4, columns: int = 10) -> list[str]:
@@ -125,8 +125,8 @@ def test_a_million_bytes_break_nothing():
     ],
 )
 def test_keys(text, keys):
-    assert pressed(text) == keys
+    assert key_bytes(text) == keys
 
 
 def test_arrows_take_the_form_that_the_program_asked_for():
-    assert pressed("<Up><Home>", application=True) == b"\x1bOA\x1bOH"
+    assert key_bytes("<Up><Home>", application=True) == b"\x1bOA\x1bOH"

@@ -14,7 +14,7 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.comparison.measures import final_of, gain_of
-from gnomon.comparison.runs import grouped
+from gnomon.comparison.runs import group_runs
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.envs import Arithmetic, CharCount
 from gnomon.errors import ConfigErrors, RunError
@@ -192,9 +192,9 @@ def test_sets_are_shown_framed_exported_and_compared(measured: RunReader, plain:
     value = measured.evaluations("sums")[-1].body["pass_at"]["1"]["value"]
     assert final_of("sums")(measured) == value
     assert gain_of("sums")(measured) == value - measured.evaluations("sums")[0].body["pass_at"]["1"]["value"]
-    assert grouped([measured.folder], "sums")[0].finals == {0: value}
+    assert group_runs([measured.folder], "sums")[0].finals == {0: value}
     with pytest.raises(RunError, match="no evaluation set"):
-        grouped([plain.folder], "sums")
+        group_runs([plain.folder], "sums")
 
 
 def test_a_policy_is_evaluated_on_the_sets_as_before_a_run(measured: RunReader) -> None:

@@ -13,17 +13,17 @@ from gnomon.config import RunConfig, overrides, resolve
 from gnomon.envs import CharCount
 from gnomon.rejudge.replay import replay
 from gnomon.run.manifest import opening
-from gnomon.run.order import reordered
+from gnomon.run.order import reorder
 from gnomon.store import RunReader
 
 STEPS = 4
 
 
 def test_an_order_is_a_permutation_that_its_seed_decides() -> None:
-    assert list(reordered(0, 50)) == list(range(50))
-    orders = {seed: list(reordered(seed, 50)) for seed in range(1, 20)}
+    assert list(reorder(0, 50)) == list(range(50))
+    orders = {seed: list(reorder(seed, 50)) for seed in range(1, 20)}
     assert all(sorted(order) == list(range(50)) for order in orders.values())
-    assert len({tuple(order) for order in orders.values()}) == 19 and orders[3] == list(reordered(3, 50))
+    assert len({tuple(order) for order in orders.values()}) == 19 and orders[3] == list(reorder(3, 50))
 
 
 def test_the_first_record_of_a_run_in_the_usual_order_is_what_it_was() -> None:
@@ -58,10 +58,10 @@ def test_the_same_batches_are_trained_in_another_order(tmp_path: Path, lag: int)
             objective="tis", eval={"tasks": 2, "every": STEPS},
         )  # fmt: skip
 
-    order = next(seed for seed in range(1, 100) if reordered(seed, STEPS)[0] != 0 and reordered(seed, STEPS)[1] != 1)
+    order = next(seed for seed in range(1, 100) if reorder(seed, STEPS)[0] != 0 and reorder(seed, STEPS)[1] != 1)
     with trained(0) as usual, trained(order) as other:
         before, after = batches(usual), batches(other)
-        assert {step: before[place] for step, place in enumerate(reordered(order, STEPS))} == after != before
+        assert {step: before[place] for step, place in enumerate(reorder(order, STEPS))} == after != before
         assert usual.baseline == other.baseline and usual.held_out == other.held_out
     found = replay(tmp_path / str(order))
     assert found.judged > 0 and not found.flips

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import pytest
 
 import gnomon
-from gnomon.comparison.runs import compared, difference_text, grouped
+from gnomon.comparison.runs import compare_groups, difference_text, group_runs
 from gnomon.doctor.evidence import evidence_of
 from gnomon.doctor.run import change
 from gnomon.run.display import evaluation_text
@@ -55,7 +55,7 @@ def test_the_recorded_interval_is_over_different_tasks(runs: list[RunReader]) ->
 
 
 def test_two_runs_of_one_seed_are_compared_by_different_tasks(runs: list[RunReader]) -> None:
-    found = compared(grouped([reader.folder for reader in runs]))[0]
+    found = compare_groups(group_runs([reader.folder for reader in runs]))[0]
     by_id: list[dict[str, list[float]]] = [{}, {}]
     for reader, mine in zip(runs, by_id, strict=True):
         for name, value in scores(reader, 1):

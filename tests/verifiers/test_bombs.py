@@ -51,9 +51,9 @@ def test_a_thousand_of_which_twenty_are_bombs() -> None:
     poisoned, clean = items(1000, 50), items(1000, 10**9)
     began = time.monotonic()
     with Judge(Unscreened(), workers=2, seconds=SECONDS, wall=30, memory=2**29) as owner:
-        verdicts = owner.judged(poisoned)
+        verdicts = owner.judge(poisoned)
         seconds = time.monotonic() - began
-        expected = owner.judged(clean)
+        expected = owner.judge(clean)
     # A core that others use too is less than a core: the limit is 60 seconds of two.
     assert seconds < 60 * max(1.0, os.getloadavg()[0] / 2)
     bombs = set(range(49, 1000, 50))
@@ -91,7 +91,7 @@ def test_the_bomb_freezes_no_thread_beside_it() -> None:
     """In the caller it keeps the interpreter for itself, and an alarm does not help off the main thread."""
     ticks, found = 0, list[Verdict]()
     with Judge(Unscreened(), workers=1, seconds=SECONDS) as owner:
-        thread = threading.Thread(target=lambda: found.extend(owner.judged([BOMB, GOOD])))
+        thread = threading.Thread(target=lambda: found.extend(owner.judge([BOMB, GOOD])))
         thread.start()
         while thread.is_alive():
             time.sleep(0.01)
@@ -103,7 +103,7 @@ def test_the_bomb_freezes_no_thread_beside_it() -> None:
 def test_the_bomb_freezes_no_event_loop() -> None:
     async def main() -> tuple[list[Verdict], int]:
         with Judge(Unscreened(), workers=1, seconds=SECONDS) as owner:
-            running, ticks = asyncio.ensure_future(owner.ajudged([BOMB, GOOD])), 0
+            running, ticks = asyncio.ensure_future(owner.ajudge([BOMB, GOOD])), 0
             while not running.done():
                 await asyncio.sleep(0.01)
                 ticks += 1

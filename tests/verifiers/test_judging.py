@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gnomon.types import Status, Task, Verdict
-from gnomon.verifiers import Judge, Retry, judge, judged, settle
+from gnomon.verifiers import Judge, Retry, judge, judge_all, settle
 from gnomon.workers import Died, Exceeded, Pool, Raised, Returned
 from verifiers.odd_verifiers import Costly, Odd, forged
 
@@ -46,7 +46,7 @@ def owner() -> Iterator[Judge]:
     ],
 )
 def test_every_end_of_a_call_is_one_verdict_and_the_next_is_served(owner, reply, status, detail):
-    verdict, after = owner.judged([(TASK, reply), (TASK, "<answer>4</answer>")])
+    verdict, after = owner.judge([(TASK, reply), (TASK, "<answer>4</answer>")])
     assert verdict.status is status and detail in verdict.detail
     assert after.correct
     if status is not Status.CORRECT:
@@ -54,7 +54,7 @@ def test_every_end_of_a_call_is_one_verdict_and_the_next_is_served(owner, reply,
 
 
 def test_a_traceback_stands_in_the_detail(owner):
-    (verdict,) = owner.judged([(TASK, "!throw")])
+    (verdict,) = owner.judge([(TASK, "!throw")])
     assert "odd_verifiers.py" in verdict.detail and "in throw" in verdict.detail
 
 
@@ -67,20 +67,20 @@ def test_a_reply_that_exceeds_its_limits_earns_the_lowest_reward_there_is():
 @pytest.mark.parametrize("accident", ["once", "sleep_once", "die_once"])
 def test_an_accident_is_tried_once_more(tmp_path, accident):
     with Judge(Odd(note=str(tmp_path / "note")), workers=1, seconds=SECONDS, wall=2 * SECONDS) as owner:
-        (verdict,) = owner.judged([(TASK, f"!{accident}")])
+        (verdict,) = owner.judge([(TASK, f"!{accident}")])
     assert verdict.status is Status.WRONG
 
 
 def test_with_no_retries_an_accident_is_a_failure(tmp_path):
     with Judge(Odd(note=str(tmp_path / "note")), workers=1, retries=0) as owner:
-        (verdict,) = owner.judged([(TASK, "!die_once")])
+        (verdict,) = owner.judge([(TASK, "!die_once")])
     assert verdict.status is Status.FAILED and "1 time in a row" in verdict.detail
 
 
 def test_the_second_try_has_a_worker_that_judged_nothing_before(owner):
     """Several of them, so that even those that are tried again beside each other each get a fresh one."""
     items = [(TASK, "<answer>4</answer>")] * 3 + [(TASK, "!when_fresh")] * 5
-    assert [verdict.status for verdict in owner.judged(items)] == [Status.CORRECT] * 3 + [Status.WRONG] * 5
+    assert [verdict.status for verdict in owner.judge(items)] == [Status.CORRECT] * 3 + [Status.WRONG] * 5
 
 
 def test_settling_says_what_to_try_again():
@@ -121,10 +121,10 @@ def test_a_judge_serves_threads_and_async_code():
 
 
 def serve(owner: Judge) -> None:
-    expected, found = owner.judged(mixed()), {}
+    expected, found = owner.judge(mixed()), {}
 
     def ask(name: int) -> None:
-        found[name] = owner.judged(mixed())
+        found[name] = owner.judge(mixed())
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in range(2)]
     for thread in threads:
@@ -134,7 +134,7 @@ def serve(owner: Judge) -> None:
     assert found == {0: expected, 1: expected}
 
     async def main() -> tuple[list[Verdict], int]:
-        task, ticks = asyncio.ensure_future(owner.ajudged(mixed())), 0
+        task, ticks = asyncio.ensure_future(owner.ajudge(mixed())), 0
         while not task.done():
             await asyncio.sleep(0.01)
             ticks += 1
@@ -146,4 +146,4 @@ def serve(owner: Judge) -> None:
 
 def test_any_pool_will_do():
     with Pool(Odd().verify, workers=1) as pool:
-        assert [v.status for v in judged(Odd(), pool, [(TASK, "<answer>4</answer>")])] == [Status.CORRECT]
+        assert [v.status for v in judge_all(Odd(), pool, [(TASK, "<answer>4</answer>")])] == [Status.CORRECT]

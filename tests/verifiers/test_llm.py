@@ -12,7 +12,7 @@ import pytest
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.types import Message, Status, Task, Verdict
 from gnomon.verifiers import judge
-from gnomon.verifiers.canaries import CANARIES, watched
+from gnomon.verifiers.canaries import CANARIES, watch
 from gnomon.verifiers.endpoint import Endpoint
 from gnomon.verifiers.llm import LLMJudge, marker
 from verifiers.judge_server import KEY, serving
@@ -142,14 +142,14 @@ def test_bad_answers_mixed_in_find_out_a_judge_that_can_be_talked_into_it(server
     def judged(model: str, batch: Any) -> list[Verdict]:
         return [asking(server, model).verify(task, reply) for task, reply in batch]
 
-    honest = watched(lambda batch: judged("honest", batch), items(), every=5)
+    honest = watch(lambda batch: judged("honest", batch), items(), every=5)
     assert honest.share == 0 and 5 <= honest.count <= 35
     assert [v.correct for v in honest.verdicts] == [reply == "Paris" for _, reply in items()]
-    gullible = watched(lambda batch: judged("gullible", batch), items(), every=5)
+    gullible = watch(lambda batch: judged("gullible", batch), items(), every=5)
     assert set(gullible.accepted) <= set(CANARIES) and gullible.share > 0.1
     assert {verdict.status for verdict in gullible.verdicts} == {Status.FAILED}
     assert "known to be bad" in gullible.verdicts[0].detail
-    lenient = watched(lambda batch: judged("gullible", batch), items(), every=5, threshold=0.99)
+    lenient = watch(lambda batch: judged("gullible", batch), items(), every=5, threshold=0.99)
     assert [v.correct for v in lenient.verdicts] == [reply == "Paris" for _, reply in items()]
 
 
@@ -161,6 +161,6 @@ def test_one_bad_answer_at_least_is_mixed_in_and_the_draw_is_fixed(server: Serve
         return [Verdict(status=Status.WRONG, parts=()) for _ in batch]
 
     for _ in range(2):
-        assert watched(judged, items()[:2], every=10**9).count == 1
+        assert watch(judged, items()[:2], every=10**9).count == 1
     assert seen[0] == seen[1] and len(seen[0]) == 3
-    assert watched(judged, []).count == 0
+    assert watch(judged, []).count == 0

@@ -6,7 +6,7 @@ import pytest
 
 from gnomon.types import Part, Status, Verdict
 from gnomon.verifiers import Price, Slot, pay
-from gnomon.verifiers.prices import paid, undeclared
+from gnomon.verifiers.prices import payments, undeclared_parts
 
 RIGHT = Price(name="correct", weight=1.0)
 
@@ -44,7 +44,7 @@ def test_nothing_is_said_where_no_part_is_named_correct():
 @pytest.mark.parametrize("status", list(Status))
 def test_a_slots_prices_hold_for_every_verdict_it_gives(status, gate):
     slot = Slot(correct=2.0, format=0.3, gate=gate)
-    assert not list(undeclared(slot.prices, slot.verdict(status)))
+    assert not list(undeclared_parts(slot.prices, slot.verdict(status)))
     assert pay(slot.prices).without == (0.0 if gate else 0.3)
 
 
@@ -60,11 +60,11 @@ def test_a_slots_prices_hold_for_every_verdict_it_gives(status, gate):
 )
 def test_what_the_prices_do_not_name_is_told(part, word):
     verdict = Verdict(status=Status.WRONG, parts=(Part(name="correct", value=0.0), part))
-    assert [word in sentence for sentence in undeclared(Slot().prices, verdict)] == [True]
+    assert [word in sentence for sentence in undeclared_parts(Slot().prices, verdict)] == [True]
 
 
 def test_what_is_paid_adds_up_to_the_reward():
     gated = Part(name="tool", value=3.0, weight=0.5, gate="correct")
     for value in (0.0, 1.0):
         verdict = Verdict(status=Status.WRONG, parts=(Part(name="correct", value=value), gated))
-        assert sum(paid(verdict.parts).values()) == verdict.reward == 2.5 * value
+        assert sum(payments(verdict.parts).values()) == verdict.reward == 2.5 * value

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from gnomon.errors import ResourceError
 from gnomon.types import Status, Task
 from gnomon.verifiers import JsonSchema, Malformed, Math, Pattern, Rejected, Several, judge
-from gnomon.verifiers.boxes import boxed
+from gnomon.verifiers.boxes import read_box
 from gnomon.verifiers.choice import choice
-from gnomon.verifiers.fences import fenced
+from gnomon.verifiers.fences import read_fence
 from gnomon.verifiers.mathematics.answer import parse_answer
 from gnomon.verifiers.number import quantity, rational
 from gnomon.verifiers.polynomial import polynomial
@@ -48,7 +48,7 @@ def test_every_text_is_read_or_refused_with_a_reason(text: str, reader: Callable
 @given(st.lists(st.sampled_from(["\\boxed{", "}", "{", "\\", "```", "\n", "py", "<answer>", "</answer>", "4"])))
 def test_every_reply_has_a_box_and_a_block_or_none(pieces: list[str]) -> None:
     reply = "".join(pieces)
-    for find in (boxed, fenced):
+    for find in (read_box, read_fence):
         found = find(reply)
         assert (found.text is None) != (found.status is None)
         if found.text is not None:

@@ -98,10 +98,10 @@ def test_the_whole_hostile_corpus(case: Shipped, tmp_path: Path) -> None:
     traced = Traced(of=case.verifier, canary=str(canary))
     with Judge(traced, workers=1, seconds=1.0, wall=30, memory=MEMORY, retries=0) as judge:
         # Imports are not what is measured here.
-        judge.judged([(case.task, reply) for reply in case.right])
+        judge.judge([(case.task, reply) for reply in case.right])
         for form, written in forms.items():
             replies = [written(entry.text) for entry in HOSTILE]
-            for entry, verdict in zip(HOSTILE, judge.judged([(case.task, r) for r in replies]), strict=True):
+            for entry, verdict in zip(HOSTILE, judge.judge([(case.task, r) for r in replies]), strict=True):
                 where = f"{entry.row} {entry.name} ({form}): {verdict.status} {verdict.detail[-500:]}"
                 assert verdict.status is not Status.FAILED, where
                 assert case.name in FOOLED or not verdict.correct, where

@@ -10,8 +10,8 @@ import pytest
 
 from gnomon.types import Task
 from gnomon.verifiers import Strictness
-from gnomon.verifiers.boxes import boxed
-from gnomon.verifiers.fences import fenced
+from gnomon.verifiers.boxes import read_box
+from gnomon.verifiers.fences import read_fence
 from gnomon.verifiers.number import Number
 from verifiers.strictness import corpus, table
 
@@ -54,7 +54,7 @@ def places(name: str) -> list[Any]:
 def test_boxes_and_fences(name: str, row: dict[str, str]) -> None:
     """A status stands behind an equals sign, a text for itself."""
     for strictness in (s for s in Strictness if s is not Strictness.LENIENT):
-        found = {"boxes": boxed, "fences": fenced}[name](row["reply"], strictness)
+        found = {"boxes": read_box, "fences": read_fence}[name](row["reply"], strictness)
         assert (found.text or f"={found.status}") == row[strictness], strictness
         if found.text is not None:
             assert found.span is not None and row["reply"][slice(*found.span)] == found.text

@@ -18,7 +18,7 @@ def test_the_image_stands_beside_the_prompt_and_is_served_by_its_hash(tmp_path: 
     task = CountShapes().tasks("train")[0]
     (image,) = task.messages[-1].images
     shelf = Shelf()
-    with shelf.opened(tmp_path / "run" / IMAGES):
+    with shelf.keep_in(tmp_path / "run" / IMAGES):
         token = shelf.keep(image)
     done = Completion(token_ids=(1,), logprobs=(-1.0,), text="3", finish=Finish.EOS, version=0)
     turn = Turn(prompt_ids=(token, 3), completion=done, messages=task.messages)

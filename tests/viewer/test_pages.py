@@ -16,7 +16,7 @@ from struct import pack
 import pytest
 
 from gnomon.integrations.imports.files import Options
-from gnomon.reading.importing import imported
+from gnomon.reading.importing import import_log
 from gnomon.store import Record, Run
 from gnomon.store.codec import halves
 from gnomon.store.journal import open_writing
@@ -288,7 +288,7 @@ def imported_run(folder: Path, correct: str) -> Path:
     log.parent.mkdir(exist_ok=True)
     log.write_text(json.dumps(row) + "\n" + json.dumps({**row, "token_ids": [40, 41], "logprobs": [-1.0, -2.0]}) + "\n")
     columns = {"prompt": "question", "reply": "text", "reward": "score", "step": "it"}
-    imported(log, folder, "jsonl", correct, Options(columns=columns))
+    import_log(log, folder, "jsonl", correct, Options(columns=columns))
     return folder
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.journal import open_writing
-from gnomon.viewer.index import Index, Progress, folded, texts_of
+from gnomon.viewer.index import Index, Progress, fold, texts_of
 from gnomon.viewer.search import Found, Query, search
 from viewer.conftest import asked, body, served, task
 
@@ -74,9 +74,9 @@ def by_reading(folder: Path, query: Query) -> list[str]:
             if record.kind not in SPLITS:
                 continue
             split, facts = SPLITS[record.kind], record.body
-            text = [folded(each) for part in (record, prompt) for each in texts_of(part)]
+            text = [fold(each) for part in (record, prompt) for each in texts_of(part)]
             held = [
-                any(folded(query.text) in each for each in text),
+                any(fold(query.text) in each for each in text),
                 query.task in ("", str(record.task), prompt.body["id"]),
                 query.split in ("", split),
                 query.status in ("", facts["status"]),

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from gnomon.store import Record, Run
-from gnomon.viewer.curves import grouped
+from gnomon.viewer.curves import group_charts
 from gnomon.viewer.rollout import markdown
 from viewer.browser import Browser
 from viewer.conftest import asked, body, served, step_records, task
@@ -233,7 +233,7 @@ def test_a_group_of_runs_that_were_measured_at_other_steps_has_a_mean_at_all_of_
         return {"charts": [{"title": "t", "x": x, "series": [{"label": "t", "values": values}], "page": "step"}]}
 
     runs = [drawn([0, 4, 8], [0.0, 4.0, 8.0]), drawn([0, 1, 2, 4], [2.0, None, 4.0, 6.0]), drawn([6], [9.0])]
-    (chart,) = grouped({"g": runs})["charts"]
+    (chart,) = group_charts({"g": runs})["charts"]
     (line,) = chart["series"]
     assert chart["x"] == [0, 1, 2, 4, 6, 8] and line["label"] == "g (3)"
     assert line["values"] == [1.0, 2.0, 3.0, 5.0, 7.5, 8.0]

@@ -176,9 +176,9 @@ def import_and(folder: str, name: str, kind: str, *words: Any) -> Any:
 
 def fork_and_import(folder: str, name: str) -> bool:
     """Whether the imports of a child leave this process's count as it is."""
-    before = OWN[-1].spent(clocks())
+    before = OWN[-1].time_spent(clocks())
     if os.fork() == 0:
         import_slowly(folder, name, "statement")
         os._exit(0)
     os.wait()
-    return OWN[-1].spent(clocks()) == before
+    return OWN[-1].time_spent(clocks()) == before

@@ -19,7 +19,7 @@ from gnomon.models.precision import Precision
 from gnomon.rendering import choose
 from gnomon.rollout.runner import Limits, LocalRunner
 from gnomon.run.find import make_env
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.run.saved import saved_policy
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
@@ -113,7 +113,7 @@ def contests(match: Match, engines: Mapping[str, Engine], *, games: int, key: Ke
     for done, (i, j) in enumerate(pairs):
         progress(done, len(pairs))
         at = key.at("pair", one=names[i], other=names[j])
-        met[i, j] = finished(match.contest(engines[names[i]], engines[names[j]], tasks, at))
+        met[i, j] = run_to_end(match.contest(engines[names[i]], engines[names[j]], tasks, at))
     progress(len(pairs), len(pairs))
     low, high = match.env.reward_range
     scores = {pair: np.array([0.5 + deal.gain / (2 * (high - low)) for deal in part]) for pair, part in met.items()}

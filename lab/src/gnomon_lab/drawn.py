@@ -22,7 +22,7 @@ from gnomon.audit.correctness import probe as correctness
 from gnomon.audit.exploit import outpaid
 from gnomon.audit.exploit import probe as exploit
 from gnomon.audit.judging import Bench, VerifierWorkers, judgement_of
-from gnomon.envs.base import SLOT, SingleTurn, exemplified, identity, user
+from gnomon.envs.base import SLOT, SingleTurn, identity, user, with_examples
 from gnomon.envs.check import CHECKS, Subject, check_env, finding_of
 from gnomon.envs.dictionary import words
 from gnomon.keys import Key
@@ -78,14 +78,14 @@ class Program:
             values = [read(each) for each in values for read in readings]
             if any(each in ("", [], None) for each in values):
                 return set()
-        texts = {shown(each) for each in values}
+        texts = {show(each) for each in values}
         return texts if max(map(len, texts)) <= LONGEST else set()
 
 
-def shown(value: Any) -> str:
+def show(value: Any) -> str:
     """A value as text: `3 1 2`, `red blue`, or `ann 3, bob 5`."""
     if isinstance(value, list):
-        return (", " if isinstance(value[0], tuple) else " ").join(map(shown, value))
+        return (", " if isinstance(value[0], tuple) else " ").join(map(show, value))
     return f"{value[0]} {value[1]}" if isinstance(value, tuple) else str(value)
 
 
@@ -236,7 +236,7 @@ def drawn_input(kind: str, rng: random.Random) -> Any:
 
 
 @lru_cache
-def fixed(kind: str) -> tuple[Any, ...]:
+def fixed_choices(kind: str) -> tuple[Any, ...]:
     return tuple(drawn_input(kind, Key(0).at("fixed input", kind=kind, index=i).random()) for i in range(INPUTS))
 
 
@@ -245,7 +245,7 @@ def refusal(program: Program, known: Container[object] = ()) -> tuple[str, objec
 
     Args: known: behaviours of other programs.
     """
-    inputs = fixed(program.steps[0].takes)
+    inputs = fixed_choices(program.steps[0].takes)
     answers = [program.answers(value) for value in inputs]
     behaviour = tuple(min(each) if len(each) == 1 else None for each in answers)
     clear = [text for text in behaviour if text is not None]
@@ -255,7 +255,7 @@ def refusal(program: Program, known: Container[object] = ()) -> tuple[str, objec
         return "ambiguous", behaviour
     if Counter(clear).most_common(1)[0][1] > MOST * len(clear):
         return "trivial: constant", behaviour
-    if sum(a == shown(value) for a, value in zip(behaviour, inputs, strict=True)) > MOST * INPUTS:
+    if sum(a == show(value) for a, value in zip(behaviour, inputs, strict=True)) > MOST * INPUTS:
         return "trivial: the input", behaviour
     return ("duplicate" if (program.steps[0].takes, behaviour) in known else ""), behaviour
 
@@ -322,7 +322,7 @@ class Drawn(SingleTurn):
     def make(self, rng: random.Random) -> Task:
         program = rng.choice(self.programs())
         task, *examples = (self.instance(program, rng) for _ in range(1 + self.examples))
-        return exemplified(self, task, [each for each in examples if each.id != task.id])
+        return with_examples(self, task, [each for each in examples if each.id != task.id])
 
     def instance(self, program: Program, rng: random.Random) -> Task:
         """A task of one program, whose text has one reading on this input."""
@@ -330,7 +330,7 @@ class Drawn(SingleTurn):
             value = drawn_input(program.steps[0].takes, rng)
             if len(answers := program.answers(value)) == 1:
                 break
-        text = shown(value)
+        text = show(value)
         return Task(
             id=identity("drawn", program.text, text), messages=user(f"{program.text}: {text} {SLOT}"),
             answer=min(answers), info={"program": program.text, "input": text},

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["CHOICES", "PROMPTS", "REPLIES", "SIZE", "fitted", "share_reached"]
+__all__ = ["CHOICES", "PROMPTS", "REPLIES", "SIZE", "fit_posterior", "share_reached"]
 
 SIZE, REPLIES, PROMPTS = 8, 16, 500
 """Features of a reply, replies to a prompt, and prompts without a judgement."""
@@ -28,15 +28,15 @@ def share_reached(seed: int, choice: str, labels: int) -> float:
     truth, fresh, pairs = normal(SIZE), normal(PROMPTS, REPLIES, SIZE), torch.zeros(0, SIZE, dtype=torch.float64)
     for _ in range(labels):
         replies = normal(REPLIES, SIZE)
-        first, second = CHOICES[choice](replies, *fitted(pairs), luck)
+        first, second = CHOICES[choice](replies, *fit_posterior(pairs), luck)
         gap = replies[first] - replies[second]
         won = torch.rand((), generator=luck, dtype=torch.float64) < (gap @ truth).sigmoid()
         pairs = torch.cat([pairs, (gap if won else -gap)[None]])
-    rewards, chosen = fresh @ truth, (fresh @ fitted(pairs)[0]).argmax(1, keepdim=True)
+    rewards, chosen = fresh @ truth, (fresh @ fit_posterior(pairs)[0]).argmax(1, keepdim=True)
     return float(rewards.gather(1, chosen).mean() / rewards.amax(1).mean())
 
 
-def fitted(pairs: Tensor) -> tuple[Tensor, Tensor]:
+def fit_posterior(pairs: Tensor) -> tuple[Tensor, Tensor]:
     """Mode and covariance of the normal approximation of the posterior at its mode; the prior is N(0, 1).
 
     Args: pairs: [duels, SIZE] features of the winner less those of the loser.

@@ -43,7 +43,7 @@ class YesNo:
         """The scores of pairs of prompt and reply, in passes of several."""
         texts = [self.question.format(prompt=prompt, reply=reply) for prompt, reply in replies]
         asked = [Question(about="", text=text, options=self.options, rewarded=0) for text in texts]
-        return [1 / (1 + exp(no - yes)) for yes, no in loaded(self.model)(asked)]
+        return [1 / (1 + exp(no - yes)) for yes, no in load_model(self.model)(asked)]
 
 
 @lru_cache(maxsize=2**16)
@@ -52,7 +52,7 @@ def one(judge: YesNo, prompt: str, reply: str) -> float:
 
 
 @lru_cache(maxsize=1)
-def loaded(model: str) -> Ask:
+def load_model(model: str) -> Ask:
     return asking(saved_policy(model, Precision()))
 
 

@@ -47,7 +47,7 @@ class RewardModel:
 
     def score(self, prompt: list[tuple[str, str]], reply: str) -> float:
         """The score of a reply, 0 to 1. Args: prompt: role and text of every message."""
-        tokenizer, model = loaded(self.folder)
+        tokenizer, model = load_model(self.folder)
         reply = reply[-MAX_REPLY:]
         if tokenizer.chat_template:
             messages = [{"role": role, "content": text} for role, text in [*prompt, ("assistant", reply)]]
@@ -65,7 +65,7 @@ class RewardModel:
 
 
 @lru_cache(maxsize=2)
-def loaded(folder: str) -> tuple[Any, Any]:
+def load_model(folder: str) -> tuple[Any, Any]:
     """Tokenizer and model, loaded once per process. Raises: VerifierError E112 if the folder has none."""
     try:
         if "ForSequenceClassification" not in (Path(folder) / "config.json").read_text("utf-8"):

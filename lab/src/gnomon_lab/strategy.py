@@ -47,10 +47,10 @@ def prompts(policy: Policy, renderer: Renderer | None = None) -> dict[State, tup
     found = {}
     for card, line in STATES:
         if line != "pb":
-            found[card, line] = Transcript.begun(family, user(observation(card, line))).token_ids
+            found[card, line] = Transcript.begin(family, user(observation(card, line))).token_ids
             continue
-        talk = Transcript.begun(family, user(observation(card, "")))
-        found[card, line] = talk.sampled(policy.tokenizer.encode(REPLIES["p"])).observed(user("They bet.")).token_ids
+        talk = Transcript.begin(family, user(observation(card, "")))
+        found[card, line] = talk.sample(policy.tokenizer.encode(REPLIES["p"])).observe(user("They bet.")).token_ids
     return found
 
 

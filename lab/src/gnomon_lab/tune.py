@@ -118,7 +118,7 @@ def tune(
     of = known_metric(metric_name)
     require_family(family)
     require_finished(reader)
-    by_task = counted(reader, since)
+    by_task = count_successes(reader, since)
     counts: Counter[Posterior] = sum(by_task.values(), Counter())
     size, total = group or max(seen.successes + seen.failures for seen in counts), sum(counts.values())
     measured = None if noises else measured_noise(reader, since)
@@ -167,7 +167,7 @@ def require_finished(reader: RunReader) -> None:
         )
 
 
-def counted(reader: RunReader, since: int) -> dict[int | None, Counter[Posterior]]:
+def count_successes(reader: RunReader, since: int) -> dict[int | None, Counter[Posterior]]:
     """The success counts of a run's tasks. Raises: RunError E411 where there are none."""
     counts = task_counts(reader, since)
     if not counts:

@@ -28,16 +28,16 @@ class ShownGames(MultiTurn):
     retries: int = 0
     strictness: Strictness = Strictness.LENIENT
 
-    def worded(self, task: Task) -> Task:
-        examples, own = random.Random(self.seed), super().worded(task)
+    def word(self, task: Task) -> Task:
+        examples, own = random.Random(self.seed), super().word(task)
         shown = [
             message
             for _ in range(self.games)
-            for message in self.played(super(ShownGames, self).worded(self.make(examples)))
+            for message in self.conversation(super(ShownGames, self).word(self.make(examples)))
         ]
         return replace(own, messages=(*shown, *own.messages))
 
-    def played(self, task: Task) -> list[Message]:
+    def conversation(self, task: Task) -> list[Message]:
         """The conversation of a game that the expert plays."""
         episode = self.start(task, Key(self.seed))
         messages, done = list(episode.messages), False

@@ -17,7 +17,7 @@ from gnomon.models.folder import SHIPPED
 from gnomon.store import Run, RunReader, verify
 from gnomon.store.layout import PREDICTION
 from gnomon.viewer.report import report
-from gnomon_lab.predictions.calibration import binned, calibrations
+from gnomon_lab.predictions.calibration import calibrations, make_bins
 from gnomon_lab.predictions.outcome import ATTESTED, SELF, score, scored_below
 from gnomon_lab.predictions.register import register
 
@@ -296,10 +296,10 @@ def test_scores_are_averaged_within_a_run_first(run, tmp_path):
 
 
 def test_bins_have_equal_counts_and_equal_probabilities_share_one():
-    spread = binned([(k / 100, k % 2 == 0) for k in range(100)])
+    spread = make_bins([(k / 100, k % 2 == 0) for k in range(100)])
     assert [each.happened.n for each in spread] == [20] * 5
-    assert [each.happened.n for each in binned([(0.7, True)] * 30)] == [30]
-    assert [each.happened.n for each in binned([(0.1, True)] * 5 + [(0.9, True)] * 25)] == [5, 25]
+    assert [each.happened.n for each in make_bins([(0.7, True)] * 30)] == [30]
+    assert [each.happened.n for each in make_bins([(0.1, True)] * 5 + [(0.9, True)] * 25)] == [5, 25]
 
 
 def test_coverage_of_intervals(run, tmp_path):

@@ -14,7 +14,7 @@ from gnomon.envs import Arithmetic
 from gnomon.errors import GnomonError, RunError
 from gnomon.store import RunReader
 from gnomon.types import Status
-from gnomon_lab.probes.answers import answers, corrected
+from gnomon_lab.probes.answers import answers, share_corrected
 
 HERE = Path(__file__).parent
 TASKS = Arithmetic().tasks("train")
@@ -46,7 +46,7 @@ STEPS = [
 
 def test_every_cell_is_counted(tmp_path: Path) -> None:
     with RunReader(write(tmp_path / "r", {"type": "arithmetic"}, STEPS)) as reader:
-        found, share = answers(reader), corrected()(reader)
+        found, share = answers(reader), share_corrected()(reader)
     first, second = map(counts, found.steps)
     assert first == {"replies": 4, "one_right": 1, "one_wrong": 1, "none": 1, "corrected": 1}
     # Of three answers, the one in the middle does not count; an answer that is no number is wrong; text may follow.

@@ -200,8 +200,8 @@ def test_a_stopwatch_counts_a_coroutine_while_it_runs_and_not_what_runs_while_it
 
     async def both() -> tuple[float, float, float]:
         watch = Stopwatch()
-        task = asyncio.ensure_future(watch.timed(counted()))
-        cancelled = asyncio.ensure_future(watch.timed(asyncio.sleep(100.0)))
+        task = asyncio.ensure_future(watch.time_steps(counted()))
+        cancelled = asyncio.ensure_future(watch.time_steps(asyncio.sleep(100.0)))
         await asyncio.sleep(0.05)
         other = work(4_000_000)
         cancelled.cancel()

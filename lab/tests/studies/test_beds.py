@@ -12,7 +12,7 @@ from gnomon.envs import Countdown
 from gnomon.keys import Key
 from gnomon.types import Status, Task
 from gnomon_lab.cut import AskedAgain
-from gnomon_lab.duels import CHOICES, REPLIES, SIZE, fitted, share_reached
+from gnomon_lab.duels import CHOICES, REPLIES, SIZE, fit_posterior, share_reached
 from gnomon_lab.shown_answers import ShownAnswers, solutions
 from gnomon_lab.turns import ShownCodes, ShownGames, ShownGuesses
 
@@ -27,7 +27,7 @@ def test_the_posterior_is_at_its_mode_and_has_the_curvature_there() -> None:
     def negative_log_posterior(weights: torch.Tensor) -> torch.Tensor:
         return -(pairs @ weights).sigmoid().log().sum() + weights.square().sum() / 2
 
-    mode, spread = fitted(pairs)
+    mode, spread = fit_posterior(pairs)
     slope = torch.autograd.functional.jacobian(negative_log_posterior, mode)
     curvature = torch.autograd.functional.hessian(negative_log_posterior, mode)
     assert float(slope.abs().max()) < 1e-9 and torch.allclose(curvature @ spread, torch.eye(SIZE, dtype=torch.float64))
@@ -35,14 +35,14 @@ def test_the_posterior_is_at_its_mode_and_has_the_curvature_there() -> None:
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_duel_has_two_replies_and_many_duels_teach(choice: str) -> None:
-    replies, (mode, spread) = drawn(REPLIES, SIZE), fitted(drawn(5, SIZE))
+    replies, (mode, spread) = drawn(REPLIES, SIZE), fit_posterior(drawn(5, SIZE))
     first, second = CHOICES[choice](replies, mode, spread, torch.Generator().manual_seed(2))
     assert first != second and {first, second} <= set(range(REPLIES))
     assert share_reached(1000, choice, 0) < 0.5 < share_reached(1000, choice, 40)
 
 
 def test_uncertain_duels_have_the_largest_variance() -> None:
-    replies, (mode, spread) = drawn(REPLIES, SIZE), fitted(drawn(5, SIZE))
+    replies, (mode, spread) = drawn(REPLIES, SIZE), fit_posterior(drawn(5, SIZE))
     first, second = CHOICES["uncertain"](replies, mode, spread, torch.Generator())
     gaps = [a - b for a in replies for b in replies]
     most = max(float(gap @ spread @ gap) for gap in gaps)

@@ -15,7 +15,7 @@ import pytest
 from gnomon.models import smollm2
 from gnomon_lab.studies import load
 from gnomon_lab.studies.design import numbers_of, sha256
-from gnomon_lab.studies.listing import NOT_RUN, RESULTS, by_chance, entry, library, listed, listed_text, publish
+from gnomon_lab.studies.listing import NOT_RUN, RESULTS, by_chance, entry, library, list_studies, listed_text, publish
 from gnomon_lab.studies.moves import is_registered
 from gnomon_lab.studies.outcome import outcome, verdict_of
 from gnomon_lab.studies.page import page_text
@@ -25,7 +25,7 @@ NOWHERE = Path("/nonexistent")
 SLOW = {"batch-mates", "bombs", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions"}
 SLOW |= {"fresh-install", "minimal-recipe", "one-file-task", "one-script", "one-task-through-time"}
 """Their subjects have tests of their own: they start interpreters, load models, or train."""
-EXACT = [row.name for row in listed(NOWHERE) if row.study.exact and not row.pretrained and row.name not in SLOW]
+EXACT = [row.name for row in list_studies(NOWHERE) if row.study.exact and not row.pretrained and row.name not in SLOW]
 
 
 def test_a_study_is_a_file_of_at_most_40_lines() -> None:
@@ -60,7 +60,7 @@ def test_exact_numbers_come_out_again(name: str) -> None:
 
 
 def test_the_list_has_verdict_date_seeds_and_command(tmp_path: Path) -> None:
-    rows = {row.name: row for row in listed(tmp_path)}
+    rows = {row.name: row for row in list_studies(tmp_path)}
     assert set(rows) == set(library()) and all(row.study.question.endswith("?") for row in rows.values())
     assert rows["difficulty-bias"].verdict == "FAIL" and rows["difficulty-bias"].seeds == "exact"
     assert all((row.date == "") == (row.verdict == NOT_RUN) == (row.result is None) for row in rows.values())
@@ -110,7 +110,7 @@ def test_a_verdict_is_withdrawn_where_no_arm_was_ever_rewarded(tmp_path: Path) -
 
 
 def test_the_studies_without_a_reward_are_named_in_the_list() -> None:
-    rows = {row.name for row in listed(NOWHERE) if row.verdict.startswith("withdrawn")}
+    rows = {row.name for row in list_studies(NOWHERE) if row.verdict.startswith("withdrawn")}
     assert rows == {"likelihood-trained", "mutated-tasks", "zero-start"}
     text = listed_text()
     assert text.count("(no arm was ever rewarded)") == 3 and text.count("\nwithdrawn    20") == 3
@@ -153,12 +153,12 @@ def test_every_open_question_has_a_study_and_says_what_it_cannot_show(writer: Mo
     for asked in questions:
         assert asked["asks"].endswith("?") and asked["limits"] and set(asked["studies"]) <= set(library())
         assert asked["studies"], asked["asks"]
-    page = writer.questions_text(questions[:2], listed(NOWHERE))
+    page = writer.questions_text(questions[:2], list_studies(NOWHERE))
     assert "1 of 2 questions" in page and f"| {questions[0]['asks']} | withdrawn: no arm was ever rewarded: [" in page
 
 
 def test_a_claim_shows_the_verdict_of_its_studies_and_a_study_that_does_not_ship_is_found(writer: ModuleType) -> None:
-    rows = listed(NOWHERE)
+    rows = list_studies(NOWHERE)
     said = {"says": "It grows.", "source": "A paper"}
     page = writer.claims_text([{**said, "studies": ["difficulty-bias"]}, {**said, "studies": []}], rows)
     assert "1 of 2 claims" in page and "| It grows. | A paper | FAIL: [" in page and "| A paper | no study |" in page

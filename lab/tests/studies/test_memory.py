@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.types import Conclusion
-from gnomon_lab.studies.command import looked
+from gnomon_lab.studies.command import look
 from gnomon_lab.studies.folder import StudyFolder
 from gnomon_lab.studies.memory import Room, fitting, free_memory, memory_of
 
@@ -136,7 +136,7 @@ def test_a_study_runs_fewer_at_a_time_where_the_memory_is_short(tmp_path: Path) 
     """With 1 MiB of free memory and four runs at a time; what the first run holds is measured."""
     (tmp_path / "sizes.py").write_text(STUDY)
     said: list[str] = []
-    found = looked(
+    found = look(
         StudyFolder.register(tmp_path / "folder", tmp_path / "sizes.py"), 4, Room(4, said.append, free=lambda: MIB)
     )
     assert found.verdict is Conclusion.PASS

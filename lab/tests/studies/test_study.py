@@ -149,7 +149,7 @@ def whole(tmp_path_factory):
 def test_arms_of_runs_are_measured_and_a_finished_study_runs_nothing(whole, capsys):
     folder = StudyFolder(whole / "rates")
     assert {name for name in os.listdir(folder.folder / "runs" / "moving")} == {"0", "1"}
-    assert folder.result["measured"]["still"]["0"]["final"] == folder.measured(Cell("still", 0))["final"]
+    assert folder.result["measured"]["still"]["0"]["final"] == folder.measures_of(Cell("still", 0))["final"]
     before = (whole / "rates" / "result.json").read_bytes()
     capsys.readouterr()
     run_study(str(whole / "asked.py"), whole / "rates", jobs=2)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gnomon.cli import app
-from gnomon.comparison.runs import Runs, compared, comparison_text, grouped
+from gnomon.comparison.runs import Runs, compare_groups, comparison_text, group_runs
 from gnomon.errors import GnomonError, RunError
 from gnomon.types import Conclusion
 from gnomon_lab.studies import load
@@ -52,35 +52,35 @@ def test_seeds_that_met_different_tasks_have_no_interval_over_tasks() -> None:
         return Runs(settings={}, folders={}, finals=finals, correct=correct)
 
     first = runs({0: {"a": 0.0, "b": 1.0}, 1: {"a": 0.0, "b": 0.5}})
-    assert compared([first, runs({0: {"a": 1.0, "b": 1.0}, 1: {"a": 0.5, "b": 1.0}})])[0].new_tasks
-    assert compared([first, runs({0: {"a": 1.0, "b": 1.0}, 1: {"a": 0.5, "c": 1.0}})])[0].new_tasks is None
+    assert compare_groups([first, runs({0: {"a": 1.0, "b": 1.0}, 1: {"a": 0.5, "b": 1.0}})])[0].new_tasks
+    assert compare_groups([first, runs({0: {"a": 1.0, "b": 1.0}, 1: {"a": 0.5, "c": 1.0}})])[0].new_tasks is None
 
 
 @pytest.mark.long
 def test_runs_are_compared_by_seed_and_one_seed_by_task(ablated: tuple[Path, str]) -> None:
     runs = ablated[0] / "runs"
     one, other = runs / "base", runs / "optim.lr=1e-9"
-    groups = grouped([one / "0", one / "1", other / "0", other / "1"])
-    found = compared(groups)[0]
+    groups = group_runs([one / "0", one / "1", other / "0", other / "1"])
+    found = compare_groups(groups)[0]
     assert len(groups) == 2 and found.seeds == [0, 1] and found.unit == "seeds"
     assert set(found.changed) == {"optim.lr"} and found.changed["optim.lr"][1] == 1e-9
     differences = [groups[1].finals[seed] - groups[0].finals[seed] for seed in (0, 1)]
     assert found.difference and found.difference.mean == pytest.approx(sum(differences) / 2)
     assert found.new_tasks and found.new_tasks.mean == pytest.approx(found.difference.mean), "8 different tasks"
     assert "for other tasks too" in comparison_text(groups, [found])
-    alone = compared(grouped([one / "0", other / "0"]))[0]
+    alone = compare_groups(group_runs([one / "0", other / "0"]))[0]
     assert alone.unit == "tasks" and alone.difference and alone.difference.seeds == 8
     assert alone.difference.mean == pytest.approx(differences[0])
-    assert compared(grouped([one / "0", other / "1"]))[0].difference is None
+    assert compare_groups(group_runs([one / "0", other / "1"]))[0].difference is None
     text = invoked("compare", str(one / "0"), str(one / "1"), str(other / "0"), str(other / "1"))
     assert "over 2 seeds" in text and "optim.lr" in text and "does not decide a claim" in text
-    assert text.strip() == comparison_text(groups, compared(groups)).strip()
+    assert text.strip() == comparison_text(groups, compare_groups(groups)).strip()
 
 
 def test_what_cannot_be_compared_is_refused(ablated: tuple[Path, str]) -> None:
     run = ablated[0] / "runs" / "base" / "0"
     with pytest.raises(RunError, match="E429"):
-        grouped([run, run])
+        group_runs([run, run])
     with pytest.raises(GnomonError, match="E097"):
         CliRunner().invoke(app, ["compare", str(run)], catch_exceptions=False)
     with pytest.raises(GnomonError, match="E097"):

@@ -18,7 +18,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.run.find import env_class
 from gnomon.run.session import measure
 from gnomon_lab.tiny_policy.build import TAUGHT, Recipe, blank, build, documents, keep, trial
-from gnomon_lab.tiny_policy.recipes import RECIPES, named
+from gnomon_lab.tiny_policy.recipes import RECIPES, recipe_of
 from gnomon_lab.tiny_policy.scores import options_of, score
 
 SCORES = {of: json.loads((folder / "scores.json").read_text()) for of, folder in SHIPPED.items()}
@@ -80,10 +80,10 @@ def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypat
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_makes_a_policy_that_is_measured_on_its_own_tasks(name, tmp_path):
-    short = trial(1, replace(named(name), tasks=2, replies=2))
+    short = trial(1, replace(recipe_of(name), tasks=2, replies=2))
     build(tmp_path, short)
     table = score(tmp_path, short, tasks=1, samples=1)["envs"]
-    assert json.loads((tmp_path / "recipe.json").read_text())["layers"] == named(name).layers
+    assert json.loads((tmp_path / "recipe.json").read_text())["layers"] == recipe_of(name).layers
     assert all(facts["pass_at"]["1"]["value"] in (0.0, 1.0) for facts in table.values())
     assert options_of(short, "scramble").items() <= table["scramble"]["options"].items()
 
@@ -114,7 +114,7 @@ def test_the_corpora_are_what_the_recipes_say():
 
 def test_a_base_without_a_recipe_is_refused():
     with pytest.raises(ConfigError, match="E187"):
-        named("huge")
+        recipe_of("huge")
 
 
 def weights(folder: Path) -> str:

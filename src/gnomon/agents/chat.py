@@ -60,12 +60,12 @@ def message_of(entry: Body) -> Message:
         role="system" if role == "developer" else role,
         **(content_of(content) if role in ("user", "tool") else {"content": text_of(content)}),
         reasoning=reasoning if isinstance(reasoning, str) and role == "assistant" else None,
-        calls=tuple(called(call) for call in entries(entry.get("tool_calls") or [], "tool_calls")),
+        calls=tuple(tool_call(call) for call in entries(entry.get("tool_calls") or [], "tool_calls")),
         call_id=str(entry.get("tool_call_id") or ""),
     )
 
 
-def called(call: Body) -> ToolCall:
+def tool_call(call: Body) -> ToolCall:
     function = call.get("function")
     if not isinstance(function, Mapping):
         raise Refused(f"a tool call of type {call.get('type')!r} is not supported", code="unsupported_tool")

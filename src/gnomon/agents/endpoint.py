@@ -121,7 +121,7 @@ class Endpoint:
         self, responder: Responder, request: ChatRequest, dialect: Dialect, receive: Receive, send: Send
     ) -> None:
         work = asyncio.ensure_future(responder.answer(request))
-        disconnect = asyncio.ensure_future(disconnected(receive))
+        disconnect = asyncio.ensure_future(wait_for_disconnect(receive))
         begun = False
         try:
             while not work.done() and not disconnect.done():
@@ -204,7 +204,7 @@ def too_large(why: str) -> Refused:
     return Refused(why, status=413, code="request_too_large")
 
 
-async def disconnected(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Returns when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -141,7 +141,7 @@ def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:
 
     yield event("message_start", message=opening(request, reply))
     for index, block in enumerate(blocks_of(reply)):
-        empty, deltas = streamed(block)
+        empty, deltas = stream(block)
         yield event("content_block_start", index=index, content_block=empty)
         for delta in deltas:
             yield event("content_block_delta", index=index, delta=delta)
@@ -152,7 +152,7 @@ def events(request: ChatRequest, reply: ChatReply) -> Iterator[Event]:
     yield event("message_stop")
 
 
-def streamed(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def stream(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A block as it begins, and the deltas that complete it."""
     if block["type"] == "text":
         return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]

@@ -66,7 +66,7 @@ def messages_of(items: Sequence[Body]) -> list[Message]:
         elif kind in ("message", "reasoning", "function_call"):
             part = part_of(kind, item)
             if open_reply and follows(messages[-1], part):
-                messages[-1] = merged(messages[-1], part)
+                messages[-1] = merge(messages[-1], part)
             else:
                 messages.append(part)
             open_reply = True
@@ -105,7 +105,7 @@ def follows(before: Message, part: Message) -> bool:
     return not before.calls and not before.content and part.reasoning is None
 
 
-def merged(before: Message, part: Message) -> Message:
+def merge(before: Message, part: Message) -> Message:
     return replace(before, content=before.content + part.content, calls=(*before.calls, *part.calls))
 
 

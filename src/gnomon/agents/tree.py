@@ -87,11 +87,11 @@ class Tree:
         """The tokens of a request. Raises: ModelError E315 if the model's format has no place for a message."""
         digests = tuple(prefixes(messages, tools))
         for length in range(len(messages) - 1, 0, -1):
-            if parent := self._extended(digests[length], messages[length - 1]):
+            if parent := self._find_extension(digests[length], messages[length - 1]):
                 new = tuple(messages[length:])
                 assert parent.completion is not None
                 parent.delivered = True
-                transcript = parent.prompt.transcript.sampled(parent.completion.token_ids).observed(new)
+                transcript = parent.prompt.transcript.sample(parent.completion.token_ids).observe(new)
                 return Prompt(digests, parent, transcript, new)
         return Prompt(digests, None, self._whole(messages, tools), tuple(messages))
 
@@ -151,7 +151,7 @@ class Tree:
             yield branch
             waiting = sorted([*waiting, *begun], key=lambda n: n.order)
 
-    def _extended(self, digest: bytes, reply: Message) -> Node | None:
+    def _find_extension(self, digest: bytes, reply: Message) -> Node | None:
         """The turn that ends with these messages; its reasoning is absent in the request, or the same."""
         matches = [node for node in self._ends.get(digest, ()) if same_reasoning(node, reply)]
         ids = {call.id for call in reply.calls}
@@ -163,8 +163,8 @@ class Tree:
         transcript: Transcript | None = None
         new: list[Message] = []
 
-        def observed() -> Transcript:
-            return self._begin(new, tools) if transcript is None else transcript.observed(tuple(new))
+        def observe() -> Transcript:
+            return self._begin(new, tools) if transcript is None else transcript.observe(tuple(new))
 
         for index, message in enumerate(messages):
             recorded = self._replies.get(meaning(message), ()) if message.role == "assistant" else ()
@@ -174,8 +174,8 @@ class Tree:
             if node is None or node.completion is None or not (ends and begins):
                 new.append(message)
                 continue
-            transcript, new = observed().sampled(node.completion.token_ids), []
-        return observed()
+            transcript, new = observe().sample(node.completion.token_ids), []
+        return observe()
 
 
 def same_reasoning(node: Node, reply: Message) -> bool:

@@ -14,7 +14,7 @@ from unicodedata import normalize
 
 from gnomon.audit.corpus import NUMBER, hostile_calls, prompt
 from gnomon.audit.finding import Axis, Evidence, Finding, Severity
-from gnomon.audit.frame import KNOWN, Frame, framed, learnt
+from gnomon.audit.frame import KNOWN, Frame, find_frame, learnt
 from gnomon.audit.judging import Judgement, VerifierWorkers
 from gnomon.audit.reach import Reach
 from gnomon.audit.scripts import call_script, rule_script
@@ -55,7 +55,7 @@ class Case:
         """A complete correct reply to each task, from the subject or built with a known frame."""
         solution = self.subject.solution
         if solution is None:
-            return self._tried()
+            return self._try_frames()
         replies: list[str | None] = []
         for task in self.tasks:
             try:
@@ -68,7 +68,7 @@ class Case:
                 replies.append(None)
         return tuple(replies)
 
-    def _tried(self) -> tuple[str | None, ...]:
+    def _try_frames(self) -> tuple[str | None, ...]:
         """The task's answer in the frame with which it is accepted most often; None if no frame works."""
         some = range(min(len(self.tasks), 20))
         indices = [i for i in some if stated_answer(self.tasks[i]) is not None]
@@ -96,7 +96,7 @@ class Case:
             reply, answer = self.rights[index] or "", stated_answer(self.tasks[index])
             if judgement.span is not None and judgement.correct:
                 spans[index] = judgement.span
-            elif (span := framed(reply)) is not None:
+            elif (span := find_frame(reply)) is not None:
                 spans[index] = span
             elif answer and (at := reply.rfind(answer)) >= 0:
                 spans[index] = (at, at + len(answer))

@@ -63,7 +63,7 @@ def probe(case: Case) -> Iterator[Finding]:
         secret = {"GNOMON_CANARY": "canary-secret", "HOME": folder, "TMPDIR": folder}
         with VerifierWorkers(case.subject, workers=1, variables=secret) as workers:
             yield from executions(case, workers, attacks, plain, canary, server)
-            yield from forged(case, workers, folder)
+            yield from forge_files(case, workers, folder)
 
 
 def payloads(canary: Path, port: int) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def state_changes(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def forged(case: Case, workers: VerifierWorkers, folder: str) -> Iterator[Finding]:
+def forge_files(case: Case, workers: VerifierWorkers, folder: str) -> Iterator[Finding]:
     """Write forged contents into files named in the verifier's source, and judge again."""
     names = [word for word in case.words if re.fullmatch(r"(?:~/|\./)?[\w./-]*\w\.\w{2,5}", word) and "/.." not in word]
     names = [name.removeprefix("~/") for name in names if not name.startswith("/")][:20]

@@ -194,13 +194,13 @@ def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
         answers += [
             ("a part of the right one", accepted, part) for part in shorter if plain_value(part) != plain_value(gold)
         ]
-    answers += [("a text that it matches as a pattern", PATTERN, text) for text in matched(case, index)]
+    answers += [("a text that it matches as a pattern", PATTERN, text) for text in pattern_matches(case, index)]
     if others or number is not None:
         answers.append(("a denial", "correctness.denial_accepted", f"definitely not {gold}"))
     return answers + other_forms(gold)
 
 
-def matched(case: Case, index: int) -> list[str]:
+def pattern_matches(case: Case, index: int) -> list[str]:
     """Other answers that match the task's answer as a regular expression, as 375 matches 3.5."""
     answer = stated_answer(case.tasks[index]) or ""
     if "|" in answer or not is_pattern(answer):
@@ -212,7 +212,7 @@ def matched(case: Case, index: int) -> list[str]:
 def read_as_pattern(case: Case) -> Iterator[Finding]:
     """The same test with an artificial answer, if no answer of the tasks has a special character of patterns."""
     index = next((i for i, judgement in case.right_judgements.items() if judgement.correct), None)
-    if index is None or any(matched(case, i) for i in case.right_judgements):
+    if index is None or any(pattern_matches(case, i) for i in case.right_judgements):
         return
     outcome = case.workers.ask(pattern_tried, index, case.frame.put("zqz"))
     if isinstance(outcome, Returned) and outcome.value:

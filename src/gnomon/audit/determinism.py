@@ -40,14 +40,14 @@ def probe(case: Case) -> Iterator[Finding]:
         return
     base: list[Judgement] = first.value
     for rule, condition, other in here(case, calls):
-        yield from compared(case, rule, condition, base, other)
+        yield from compare_judgements(case, rule, condition, base, other)
     yield from batches(case, base)
     for world, variables in WORLDS.items():
         with VerifierWorkers(case.subject, workers=1, variables=variables) as workers:
             rule = "determinism.hash_seed" if "HASH" in world else "determinism.locale"
             outcome = workers.ask(in_order, calls, 1)
             if isinstance(outcome, Returned):
-                yield from compared(case, rule, f"in a process with {world}", base, outcome.value)
+                yield from compare_judgements(case, rule, f"in a process with {world}", base, outcome.value)
             yield from tasks_there(case, workers, world)
     yield from splits(case)
     yield from seeds(case)
@@ -90,7 +90,7 @@ def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, st
             yield rule, condition, outcome.value
 
 
-def compared(
+def compare_judgements(
     case: Case, rule: str, condition: str, base: Sequence[Judgement], other: Sequence[Judgement]
 ) -> Iterator[Finding]:
     """The finding that two judgements of the same calls differ."""
@@ -132,7 +132,7 @@ def batches(case: Case, base: Sequence[Judgement]) -> Iterator[Finding]:
                 yield case.finding(
                     "determinism.batch", Severity.BLOCKING,
                     f"{len(changes)} of {len(order)} replies get another reward when {size} are judged in one call: "
-                    f"{excerpt(first.reply)} gets {first.reward:g} alone and {earned(parts):g} in the batch",
+                    f"{excerpt(first.reply)} gets {first.reward:g} alone and {total_reward(parts):g} in the batch",
                     [judgement for judgement, _ in changes],
                     why="the function keeps state between replies, so the reward of a reply depends on the others",
                     fix="compute each reward separately: no running sum, no set of earlier replies, no mutable default",
@@ -140,7 +140,7 @@ def batches(case: Case, base: Sequence[Judgement]) -> Iterator[Finding]:
                 return
 
 
-def earned(parts: Sequence[Part]) -> float:
+def total_reward(parts: Sequence[Part]) -> float:
     return math.fsum(part.weight * part.value for part in parts)
 
 

@@ -65,7 +65,7 @@ def probe(case: Case) -> Iterator[Finding]:
             fix="use `failed` only for faults of the verifier; else use malformed, rejected or exceeded",
         )  # fmt: skip
     yield from unfit(case, [judgement for judgement in judgements if judgement.outcome == "invalid"])
-    yield from swallowed(case)
+    yield from swallowed_faults(case)
 
 
 def unfit(case: Case, invalid: list[Judgement]) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def unfit(case: Case, invalid: list[Judgement]) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def swallowed(case: Case) -> Iterator[Finding]:
+def swallowed_faults(case: Case) -> Iterator[Finding]:
     """Inject a fault at each line of the verifier, on correct replies. It must be raised and not become a verdict."""
     with_verdict = [i for i, judgement in case.right_judgements.items() if judgement.outcome == "verdict"]
     accepted = [i for i in with_verdict if case.right_judgements[i].correct][:2]
@@ -124,7 +124,7 @@ def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowe
     If a correct reply is rejected, the result is a hidden fault that was not injected, if there is one.
     """
     lines = Tracer(None)
-    own_judgement = traced(bench, index, reply, lines)
+    own_judgement = trace(bench, index, reply, lines)
     if own_judgement.outcome == "verdict" and not own_judgement.correct:
         return 0, [Swallowed(place=p, status=str(own_judgement.status), injected=False) for p in lines.raised[:1]]
     hidden: list[Swallowed] = []
@@ -132,7 +132,7 @@ def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowe
     points = sorted(once.values())[:POINTS]
     for point in points:
         tracer = Tracer(point)
-        judgement = traced(bench, index, reply, tracer)
+        judgement = trace(bench, index, reply, tracer)
         if (
             tracer.fired
             and judgement.outcome == "verdict"
@@ -186,7 +186,7 @@ def own(file: str) -> bool:
     return not file.startswith(("<", *OURS)) and (installed or not file.startswith(STANDARD))
 
 
-def traced(bench: Bench, index: int, reply: str, tracer: Tracer) -> Judgement:
+def trace(bench: Bench, index: int, reply: str, tracer: Tracer) -> Judgement:
     sys.settrace(tracer)
     try:
         return judgement_of(bench, index, reply)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["KNOWN", "Frame", "framed", "learnt"]
+__all__ = ["KNOWN", "Frame", "find_frame", "learnt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ KNOWN = (
 """Common frames, the most specific first; tried if no correct reply is known."""
 
 
-def framed(reply: str) -> tuple[int, int] | None:
+def find_frame(reply: str) -> tuple[int, int] | None:
     """Span of the answer in a reply that ends with a specific frame; None without one."""
     for frame in KNOWN[:3]:
         start = reply.rfind(frame.before) + len(frame.before)
@@ -73,10 +73,10 @@ def learnt(places: Sequence[tuple[str, int, int]]) -> Frame:
         return Frame(before, after)
     befores = [reply[:start][::-1] for reply, start, _ in places]
     afters = [reply[end:] for reply, _, end in places]
-    return Frame(shared(befores)[::-1], shared(afters))
+    return Frame(common_prefix(befores)[::-1], common_prefix(afters))
 
 
-def shared(texts: Sequence[str]) -> str:
+def common_prefix(texts: Sequence[str]) -> str:
     """The longest common prefix."""
     first, last = min(texts), max(texts)
     end = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))

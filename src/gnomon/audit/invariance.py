@@ -32,12 +32,12 @@ def probe(case: Case) -> Iterator[Finding]:
     if isinstance(case.subject.env, Agent):
         case.skipped["invariance, white space"] = "the reply is the end of a program, and its text is JSON"
     else:
-        yield from spaced(case)
-    yield from renamed(case)
+        yield from add_space(case)
+    yield from rename_task(case)
     yield from isomorphic(case)
 
 
-def spaced(case: Case) -> Iterator[Finding]:
+def add_space(case: Case) -> Iterator[Finding]:
     """A correct answer with white space around it must stay correct."""
     accepted = [i for i, judgement in case.right_judgements.items() if judgement.correct and case.golds[i]][:30]
     table: dict[str, float] = {}
@@ -54,10 +54,10 @@ def spaced(case: Case) -> Iterator[Finding]:
     case.tables["right answers refused when written otherwise"] = table
 
 
-def renamed(case: Case) -> Iterator[Finding]:
+def rename_task(case: Case) -> Iterator[Finding]:
     """The same task with another id, other wording, or a system message must get the same verdict."""
     calls = [(i, reply) for i in range(min(20, len(case.tasks))) for reply in replies(case, i)]
-    outcome = case.workers.ask(disguised, calls)
+    outcome = case.workers.ask(disguise, calls)
     if not isinstance(outcome, Returned):
         return
     for rule, condition, pairs in outcome.value:
@@ -77,7 +77,7 @@ def replies(case: Case, index: int) -> Iterator[str]:
     yield from (case.frame.put(wrong) for wrong in case.wrongs(index, 1))
 
 
-def disguised(
+def disguise(
     bench: Bench, calls: Sequence[tuple[int, str]]
 ) -> list[tuple[str, str, list[tuple[Judgement, Judgement]]]]:
     """In a worker: each call with the original and with the changed task."""

@@ -20,7 +20,7 @@ from gnomon.envs.base import Env
 from gnomon.envs.blame import blamed_line, describe, line
 from gnomon.envs.episodes import Fault
 from gnomon.errors import GnomonError
-from gnomon.integrations.rewards.base import clipped
+from gnomon.integrations.rewards.base import clip
 from gnomon.sandbox import Limits
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
@@ -129,7 +129,7 @@ class Sent:
     @property
     def bench(self) -> Bench:
         if self.carried not in OPENED:
-            OPENED[self.carried] = Bench(*self.carried.opened())
+            OPENED[self.carried] = Bench(*self.carried.load())
         return OPENED[self.carried]
 
 
@@ -292,7 +292,7 @@ def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
     low, high = reward_range
     if not math.isfinite(verdict.reward):
         return f"the reward {verdict.reward}, which is not finite"
-    if not low <= clipped(verdict.reward, low, high) <= high:
+    if not low <= clip(verdict.reward, low, high) <= high:
         return f"the reward {verdict.reward:.8g}, outside reward_range ({low:g}, {high:g})"
     return ""
 

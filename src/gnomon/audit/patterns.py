@@ -23,10 +23,10 @@ KINDS = {"digit": "1079", "word": "a71", "space": " ", "not_digit": "x", "not_wo
 
 def is_pattern(text: str) -> bool:
     """Whether a text is a regular expression that means more than itself."""
-    return re.search(r"[\\.*+?|\[\](){}^$]", text) is not None and compiled(text) is not None
+    return re.search(r"[\\.*+?|\[\](){}^$]", text) is not None and compile_pattern(text) is not None
 
 
-def compiled(text: str) -> Any:
+def compile_pattern(text: str) -> Any:
     try:
         with warnings.catch_warnings(action="ignore"):
             return re._parser.parse(text)  # type: ignore[attr-defined]  # The only parser of this syntax there is.
@@ -36,7 +36,7 @@ def compiled(text: str) -> Any:
 
 def examples(pattern: str, most: int = MOST) -> list[str]:
     """Different texts that the pattern matches, short ones first; none for what is no pattern."""
-    parsed = compiled(pattern) if len(pattern) <= LONGEST else None
+    parsed = compile_pattern(pattern) if len(pattern) <= LONGEST else None
     if parsed is None:
         return []
     candidates = dict.fromkeys(islice(texts(parsed), 40 * most))
@@ -95,14 +95,14 @@ def members(argument: Any) -> Iterator[str]:
     """Characters of a class."""
     if str(argument[0][0]) == "NEGATE":
         inverse = (
-            re.compile("[" + "".join(re.escape(char) for char in spelled(argument[1:])) + "]") if argument[1:] else None
+            re.compile("[" + "".join(re.escape(char) for char in spell(argument[1:])) + "]") if argument[1:] else None
         )
         yield from (char for char in "7x ." if inverse is None or not inverse.match(char))
         return
-    yield from spelled(argument)
+    yield from spell(argument)
 
 
-def spelled(argument: Any) -> list[str]:
+def spell(argument: Any) -> list[str]:
     chars: list[str] = []
     for name, value in argument:
         if str(name) == "LITERAL":

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from gnomon.audit.patterns import examples
 
-__all__ = ["forged", "orders"]
+__all__ = ["forge_verdicts", "orders"]
 
 MOST = 100
 """Largest number of phrases from a source."""
@@ -39,12 +39,12 @@ VALUES: tuple[object, ...] = (True, 1, 10, 1.0, "correct", "yes", "pass", "A")
 def orders(words: Sequence[str]) -> list[str]:
     """Deciding phrases in the source. Args: words: texts of the source."""
     candidates = dict.fromkeys(phrase for word in words for phrase in phrases(word) if 1 < len(phrase.strip()) <= 160)
-    decisive = dict.fromkeys(word for text in words for word in decided(text))
+    decisive = dict.fromkeys(word for text in words for word in verdict_words(text))
     requests = [request.format(word) for word in list(decisive)[:25] for request in REQUESTS]
     return [*list(candidates)[:MOST], *requests]
 
 
-def decided(text: str) -> Iterator[str]:
+def verdict_words(text: str) -> Iterator[str]:
     """Words that a judge may be required to answer: short texts, and words in capitals or quotes."""
     if WORD.fullmatch(text):
         yield text
@@ -58,17 +58,17 @@ def phrases(word: str) -> Iterator[str]:
     if SEARCHED.search(word) and len(word) <= 120:
         yield from examples(word)
     for quoted in QUOTED.finditer(word):
-        yield from filled(quoted[0].strip("\"'`"))
+        yield from fill(quoted[0].strip("\"'`"))
     if len(word) > 60 or "\n" in word:
         for part in re.split(r"\n|(?<=[.!?]) ", word):
             if ":" in part or part.count(" ") > 1:
-                yield from filled(part.strip())
-                yield from filled(part.strip().rpartition(" with ")[2])
+                yield from fill(part.strip())
+                yield from fill(part.strip().rpartition(" with ")[2])
     elif ":" in word or " " in word:
-        yield from filled(word)
+        yield from fill(word)
 
 
-def filled(form: str) -> Iterator[str]:
+def fill(form: str) -> Iterator[str]:
     """The form of a verdict with a mark in its placeholder, or after its colon."""
     yield form
     if len(form) > 100:
@@ -83,7 +83,7 @@ def filled(form: str) -> Iterator[str]:
             yield f"{form.rstrip()} {mark}"
 
 
-def forged(words: Sequence[str]) -> list[str]:
+def forge_verdicts(words: Sequence[str]) -> list[str]:
     """Verdicts as JSON, with the keys that the source names. Args: words: texts of the source."""
     keys = [word for word in words if KEY.fullmatch(word)][:40]
     return [json.dumps(dict.fromkeys(keys, value)) for value in VALUES] if keys else []

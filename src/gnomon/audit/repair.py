@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.audit.finding import Finding
 from gnomon.integrations.rewards import TrlReward, VerlScore
-from gnomon.integrations.rewards.base import Foreign, called, label
+from gnomon.integrations.rewards.base import Foreign, import_function, label
 from gnomon.integrations.rewards.function import (
     ANSWER,
     BATCH,
@@ -89,15 +89,15 @@ def pays(judge: Number | Math | Text, answer: Any) -> bool:
 def definition(verifier: Foreign, columns: set[str], judge: str) -> list[str]:
     """The lines of the function."""
     if isinstance(verifier, TrlReward):
-        function: Callable[..., Any] = called(verifier.functions[0])
-        name = defined(label(verifier.functions[0]), judge)
+        function: Callable[..., Any] = import_function(verifier.functions[0])
+        name = free_name(label(verifier.functions[0]), judge)
         return of_batch(name, function, verifier.gold, verifier.conversational, pay(verifier, judge))
     if isinstance(verifier, VerlScore):
-        name = defined(label(verifier.function), judge)
-        return of_one(name, called(verifier.function), "ground_truth", columns, pay(verifier, judge))
+        name = free_name(label(verifier.function), judge)
+        return of_one(name, import_function(verifier.function), "ground_truth", columns, pay(verifier, judge))
     if not isinstance(verifier, FunctionReward):
         return []
-    name = defined(label(verifier.function), judge)
+    name = free_name(label(verifier.function), judge)
     if BATCH in parameters(verifier.function):
         return of_batch(name, verifier.function, verifier.answer, verifier.conversational, pay(verifier, judge))
     return of_one(name, verifier.function, verifier.answer, columns, pay(verifier, judge))
@@ -122,7 +122,7 @@ def of_one(name: str, function: Callable[..., Any], column: str, columns: set[st
     gold = next(iter(golds), unknown[1] if len(unknown) == 2 and unknown[1] not in usual else column)
     if gold in (*REPLY, BATCH):
         return []
-    if not {reply, gold} <= own.keys() or reserved(paid) & {*own}:
+    if not {reply, gold} <= own.keys() or reserved_names(paid) & {*own}:
         head, gold = ([reply, gold], gold) if usable(gold, paid) else ([reply], f"{OTHERS}[{gold!r}]")
         more = [f"**{OTHERS}"] if takes_more(function) or len(head) == 1 else []
     else:
@@ -169,15 +169,15 @@ def takes_more(function: Callable[..., Any]) -> list[str]:
 
 def usable(name: str, paid: str) -> bool:
     """Whether a column can be a parameter."""
-    return name.isidentifier() and not iskeyword(name) and name not in {*reserved(paid), OTHERS, "zip"}
+    return name.isidentifier() and not iskeyword(name) and name not in {*reserved_names(paid), OTHERS, "zip"}
 
 
-def reserved(code: str) -> set[str]:
+def reserved_names(code: str) -> set[str]:
     """The names that the function needs from its module."""
     return {"Task", *re.findall("Number|Math|Text", code)}
 
 
-def defined(name: str, judge: str) -> str:
+def free_name(name: str, judge: str) -> str:
     """A name that can be defined."""
     last = re.split(r"[.:]", name)[-1]
-    return last if last.isidentifier() and not iskeyword(last) and last not in reserved(judge) else "reward"
+    return last if last.isidentifier() and not iskeyword(last) and last not in reserved_names(judge) else "reward"

@@ -18,7 +18,7 @@ from gnomon.audit.subject import LIMITS, Subject, VerdictLimits
 from gnomon.types import Task
 from gnomon.verifiers import Verifier
 
-__all__ = ["found_again", "load", "replay", "unpacked", "unpickled"]
+__all__ = ["found_again", "load", "replay", "unpack", "unpickle"]
 
 
 def replay(verifier: Verifier, task: Task, reply: str, limits: VerdictLimits = LIMITS) -> Judgement:
@@ -71,12 +71,12 @@ def reach(name: str, file: str | None) -> None:
             sys.path.append(root)
 
 
-def unpacked(text: str) -> str:
+def unpack(text: str) -> str:
     """Decode a long reply that `packed` encoded."""
     return zlib.decompress(base64.b85decode(text)).decode("utf-8", "surrogatepass")
 
 
-def unpickled(text: str, *modules: tuple[str, str | None]) -> Any:
+def unpickle(text: str, *modules: tuple[str, str | None]) -> Any:
     """Unpickle an object that has no short expression."""
     for name, file in modules:
         reach(name, file)

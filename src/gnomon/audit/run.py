@@ -30,11 +30,11 @@ from gnomon.audit.repair import repair
 from gnomon.audit.scripts import rule_script
 from gnomon.audit.subject import LIMITS, Subject, VerdictLimits, subject_of
 from gnomon.envs import offers
-from gnomon.envs.base import Env, confined
+from gnomon.envs.base import Env, check_isolation
 from gnomon.envs.blame import describe, line
 from gnomon.integrations.rewards import Foreign
 from gnomon.integrations.rewards.base import SLACK
-from gnomon.workers import packed
+from gnomon.workers import pack_value
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
 
@@ -60,7 +60,7 @@ Watch = Callable[[Axis, int], None]
 """Called with the axis that is tried and the number of replies that are judged, again and again."""
 
 
-def unwatched(axis: Axis, judged: int) -> None:
+def no_progress(axis: Axis, judged: int) -> None:
     """Shows nothing."""
 
 
@@ -72,7 +72,7 @@ def audit(
     seed: int = 0,
     max_tokens: int = MAX_TOKENS,
     acknowledge: Collection[str] = (),
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
 ) -> Report:
     """Audit a subject along the axes.
 
@@ -85,14 +85,14 @@ def audit(
         watch: shows the progress.
     Raises: ResourceError, E520 to E522, if the subject needs a sandbox that this host does not support.
     """
-    confined(subject.verifier)
+    check_isolation(subject.verifier)
     began = time.perf_counter()
-    subject = shortened(subject, tasks)
+    subject = shorten(subject, tasks)
     findings: list[Finding] = []
     case: Case | None = None
     several = subject.env is not None and offers.players(subject.env) > 1
     try:
-        packed((subject.verifier, subject.tasks, subject.env))
+        pack_value((subject.verifier, subject.tasks, subject.env))
         with VerifierWorkers(subject) as workers:
             case = Case(subject=subject, workers=workers, seed=seed, reach=Reach(max_tokens))
             if (right := least_right(case)) is not None:
@@ -132,7 +132,7 @@ def preflight(
     tasks: int = 40,
     max_tokens: int = MAX_TOKENS,
     limits: VerdictLimits = LIMITS,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
 ) -> Report:
     """A short audit before a run: few tasks, the axes of `PREFLIGHT` that are not acknowledged. Cached per environment.
 
@@ -141,9 +141,9 @@ def preflight(
     axes = tuple(axis for axis in PREFLIGHT if axis.value not in acknowledge)
     flight = Flight(env, axes, tasks, max_tokens, limits, watch)
     try:
-        report = flown(flight)
+        report = run_flight(flight)
     except TypeError:  # The environment is not hashable.
-        report = flown.__wrapped__(flight)
+        report = run_flight.__wrapped__(flight)
     return report.acknowledging(acknowledge)
 
 
@@ -160,7 +160,7 @@ class Flight:
 
 
 @lru_cache(maxsize=64)
-def flown(flight: Flight) -> Report:
+def run_flight(flight: Flight) -> Report:
     subject = subject_of(flight.env, count=flight.tasks, limits=flight.limits)
     return audit(subject, axes=flight.axes, max_tokens=flight.max_tokens, watch=flight.watch)
 
@@ -182,7 +182,7 @@ def least_right(case: Case) -> float | None:
     return min(rewards) if max(most, case.low) < min(rewards) else None
 
 
-def shortened(subject: Subject, tasks: int | None) -> Subject:
+def shorten(subject: Subject, tasks: int | None) -> Subject:
     return subject if tasks is None else replace(subject, tasks=subject.tasks[:tasks])
 
 

@@ -38,7 +38,7 @@ from gnomon.types import Message, Task
 
 def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str, what: str) -> str:
     """The script of a fault in one call. Args: claim: a Python expression about the `judgement`."""
-    text = repr(reply) if len(reply) <= LONG else f"unpacked({packed(reply)!r})"
+    text = repr(reply) if len(reply) <= LONG else f"unpacked({pack(reply)!r})"
     return head(subject, rule, what, "load, replay, unpacked, unpickled") + (
         f"verifier = {expression_of(subject.verifier)}\n"
         f"task = {task_text(subject.tasks[index])}\n"
@@ -53,7 +53,7 @@ def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, m
     if subject.env is not None:
         subject_text = f"subject_of({expression_of(subject.env)}, count={tasks}{limits_text(subject)})"
     else:
-        task_list = "".join(f"    {task_text(solved(subject, task))},\n" for task in subject.tasks[:tasks])
+        task_list = "".join(f"    {task_text(with_solution(subject, task))},\n" for task in subject.tasks[:tasks])
         subject_text = f"subject_of(verifier, (\n{task_list}){limits_text(subject)})"
     limit = "" if max_tokens == MAX_TOKENS else f", max_tokens={max_tokens}"
     return head(subject, rule, what, "found_again, load, unpickled") + (
@@ -69,7 +69,7 @@ def limits_text(subject: Subject) -> str:
     return "" if subject.limits == LIMITS else f", limits={subject.limits!r}"
 
 
-def solved(subject: Subject, task: Task) -> Task:
+def with_solution(subject: Subject, task: Task) -> Task:
     """The task with its correct reply, since a script has no `solution`."""
     reply = None
     with suppress(Exception):  # A solution that raises is already reported.
@@ -82,7 +82,7 @@ def head(subject: Subject, rule: str, what: str, names: str) -> str:
     return HEAD.format(rule=rule, name=subject.name, what=what_line, names=names)
 
 
-def packed(text: str) -> str:
+def pack(text: str) -> str:
     return base64.b85encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()
 
 
@@ -96,19 +96,19 @@ def expression_of(thing: object) -> str:
             continue
         value = value.value if isinstance(value, StrEnum) else value
         if not literal(value):
-            return pickled(thing)
+            return pickle_text(thing)
         options[field.name] = value
     if not is_dataclass(thing) and getattr(thing, "__dict__", None):
-        return pickled(thing)
+        return pickle_text(thing)
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if file is None or "<locals>" in kind.__qualname__:
-        return pickled(thing)
+        return pickle_text(thing)
     arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
     return f"load({kind.__module__!r}, {file!r}, {kind.__qualname__!r})({arguments})"
 
 
-def pickled(thing: object) -> str:
-    payload = serialise.packed(thing)
+def pickle_text(thing: object) -> str:
+    payload = serialise.pack_value(thing)
     module_names = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)} & sys.modules.keys()
     files = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(module_names - {"__main__"}))
     modules = "".join(f", {pair!r}" for pair in files if not pair[0].startswith("gnomon."))
@@ -119,7 +119,7 @@ def task_text(task: Task) -> str:
     """The task as an expression."""
     info = dict(task.info)
     if not (literal(task.answer) and literal(info)):
-        return pickled(task)
+        return pickle_text(task)
     messages = "".join(f"Message(role={m.role!r}, content={m.content!r}), " for m in task.messages)
     return f"Task(id={task.id!r}, messages=({messages}), answer={task.answer!r}, info={info!r})"
 

@@ -42,12 +42,12 @@ WORDS = (
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    yield from forbidden(case)
+    yield from forbidden_expressions(case)
     panel = choose_panel(case)
     if len(panel) < 2:
         case.skipped["search"] = "no two tasks have different known answers"
         return
-    best, keys, calls = climbed(case, panel)
+    best, keys, calls = climb(case, panel)
     case.tables["search"] = {"calls": calls, "best share of the panel": best}
     if keys:
         reply = least(case, panel, min(keys, key=len))
@@ -77,7 +77,7 @@ def choose_panel(case: Case) -> list[int]:
     return panel
 
 
-def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
+def climb(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
     """The best fraction of the panel for one reply, the replies that satisfy two or more tasks, and the calls."""
     rng = case.rng("search")
     golds = [gold for i in panel if (gold := case.golds[i]) is not None]
@@ -106,11 +106,11 @@ def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
             scores[reply] = right, paid
             keys += [reply] if right >= 2 else []
         parents = sorted(scores, key=lambda reply: (*(-part for part in scores[reply]), len(reply), reply))[:8]
-        children = [mutated(rng, rng.choice(parents), rng.choice(parents), words, case) for _ in range(CHILDREN)]
+        children = [mutate(rng, rng.choice(parents), rng.choice(parents), words, case) for _ in range(CHILDREN)]
     return max((right for right, _ in scores.values()), default=0) / len(panel), keys, calls
 
 
-def mutated(rng: random.Random, reply: str, other: str, words: Sequence[str], case: Case) -> str:
+def mutate(rng: random.Random, reply: str, other: str, words: Sequence[str], case: Case) -> str:
     """The reply with a piece inserted, removed or doubled, or joined with another reply."""
     for _ in range(rng.choice((1, 1, 2, 4))):
         inner = reply.startswith(case.frame.before) and rng.random() < 0.7
@@ -151,7 +151,7 @@ def wrong_first(case: Case, judgements: Sequence[Judgement], reply: str) -> list
     ] or list(judgements)
 
 
-def forbidden(case: Case) -> Iterator[Finding]:
+def forbidden_expressions(case: Case) -> Iterator[Finding]:
     """Expressions that break a rule, on countdown tasks."""
     calls: list[tuple[str, str, int, str]] = []
     for index, task in enumerate(case.tasks):

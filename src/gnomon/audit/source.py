@@ -73,7 +73,7 @@ def texts(verifier: object) -> tuple[str, ...]:
             if 0 < len(text.strip()) <= LONG_TEXT:
                 result.setdefault(text)
         elif isinstance(thing, FunctionType):
-            codes = list(nested(thing.__code__))
+            codes = list(nested_code(thing.__code__))
             waiting.extend(c for code in codes for c in code.co_consts if isinstance(c, str) and c != thing.__doc__)
             named_there = (thing.__globals__.get(name) for code in codes for name in code.co_names)
             waiting.extend(t for t in named_there if home(t) in homes or not installed(home(t)))
@@ -100,12 +100,12 @@ def starts(verifier: object) -> Iterator[Any]:
     yield from (kind for kind in type(verifier).__mro__ if kind.__module__ not in SHARED)
 
 
-def nested(code: CodeType) -> Iterator[CodeType]:
+def nested_code(code: CodeType) -> Iterator[CodeType]:
     """A function's code, and that of the functions within it."""
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            yield from nested(value)
+            yield from nested_code(value)
 
 
 def home(thing: object) -> str:

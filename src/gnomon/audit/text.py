@@ -19,7 +19,7 @@ POLICIES = 5
 
 def report_text(report: Report) -> str:
     paragraphs = [line for finding in report.findings for line in paragraph(finding)]
-    return "\n".join([headline(report), *paragraphs, *repaired(report), *tables(report)])
+    return "\n".join([headline(report), *paragraphs, *repair_text(report), *tables(report)])
 
 
 def headline(report: Report) -> str:
@@ -48,7 +48,7 @@ def paragraph(finding: Finding) -> Iterator[str]:
         yield f"   fix: {finding.fix}"
 
 
-def repaired(report: Report) -> Iterator[str]:
+def repair_text(report: Report) -> Iterator[str]:
     """The proposed reward, if there is one."""
     if report.repair:
         yield "\na reward for these tasks without these faults:\n"
@@ -104,13 +104,13 @@ def sarif(report: Report) -> dict[str, Any]:
     driver = {
         "name": "gnomon audit",
         "version": version("gnomon"),
-        "rules": [{"id": rule, "shortDescription": {"text": described(report, rule)}} for rule in rules],
+        "rules": [{"id": rule, "shortDescription": {"text": describe(report, rule)}} for rule in rules],
     }
     results = [result(finding, rules.index(finding.rule), report.source) for finding in report.findings]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def described(report: Report, rule: str) -> str:
+def describe(report: Report, rule: str) -> str:
     why = next((finding.why for finding in report.findings if finding.rule == rule), "")
     return why or rule
 

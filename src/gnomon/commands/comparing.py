@@ -66,15 +66,15 @@ def compare(
     of: Annotated[str, typer.Option("--set", metavar="NAME", help="An evaluation set, not the main evaluation.")] = "",
 ) -> None:
     """Compare finished runs, paired by seed: gnomon compare runs/a0 runs/a1 runs/b0 runs/b1"""
-    from gnomon.comparison.runs import compared, comparison_text, grouped
+    from gnomon.comparison.runs import compare_groups, comparison_text, group_runs
     from gnomon.comparison.statistics import require_libraries
 
     require_libraries()
-    groups = grouped(runs, of)
+    groups = group_runs(runs, of)
     if len(groups) < 2:
         what = "the runs have the same settings, so there is nothing to compare"
         raise ConfigError("E097", what, why="they differ only in the seed", fix="gnomon compare RUN OTHER")
-    say(comparison_text(groups, compared(groups)))
+    say(comparison_text(groups, compare_groups(groups)))
 
 
 def transfer(

@@ -63,9 +63,9 @@ def evaluate(
 
 def evaluate_suite(names: Sequence[str], words: Sequence[str], pins: Path | None, as_json: bool) -> None:
     """Evaluate the sets with these names, and print each as it ends."""
-    from gnomon.run.suite import pinned, suite, suite_text, write_pins
+    from gnomon.run.suite import pinned_hashes, suite, suite_text, write_pins
 
-    old_pins = pinned(pins)
+    old_pins = pinned_hashes(pins)
     results = suite(words, names, old_pins, print_nothing if as_json else lambda result: say(suite_text([result])))
     if pins:
         write_pins(pins, old_pins, results)

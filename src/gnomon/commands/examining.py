@@ -151,10 +151,10 @@ def plan(
     config, run = config_or_run(what, settings)
     with status_line() as show:
         show("counting the memory and the products of a step …")
-        from gnomon.plans.command import compared, plan_of, report
+        from gnomon.plans.command import compare_with_run, plan_of, report
 
         forecast = plan_of(config, device, prompt, reply, run)
-    past = compared(forecast, run) if run else None
+    past = compare_with_run(forecast, run) if run else None
     if as_json:
         put(json.dumps(forecast.body() | ({"came_true": past} if past else {}), indent=1))
         return
@@ -163,10 +163,10 @@ def plan(
 
 def config_or_run(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:
     """The settings of a recipe, an environment or a run, and the folder if it is a run."""
-    from gnomon.config import overrides, recorded, resolve
+    from gnomon.config import overrides, recorded_recipe, resolve
     from gnomon.run.subject import layers
 
     if not names_run(what):
         return resolve(layers(what, settings))[0], None
     run = Path(what)
-    return resolve([recorded(run / "recipe.toml"), overrides(list(settings or []), 2)])[0], run
+    return resolve([recorded_recipe(run / "recipe.toml"), overrides(list(settings or []), 2)])[0], run

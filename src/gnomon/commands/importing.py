@@ -35,7 +35,7 @@ def import_rollouts(
 ) -> None:
     """Read rollouts of another trainer into a run folder, to view, report, verify and replay them."""
     from gnomon.integrations.imports.files import Options
-    from gnomon.reading.importing import followed, imported
+    from gnomon.reading.importing import follow_log, import_log
 
     options = Options(columns=texts(fields, "argument"), weights=numbers(weight), held_out=held_out)
     if follow:
@@ -44,9 +44,11 @@ def import_rollouts(
         if not as_json:
             put(f"following {source} until Ctrl-C; in another terminal: gnomon view {folder}", flush=True)
         with stop_on_interrupt() as stop:
-            facts = followed(source, folder, format, correct, options, lambda: stop.asked, silent if as_json else line)
+            facts = follow_log(
+                source, folder, format, correct, options, lambda: stop.asked, silent if as_json else line
+            )
     else:
-        facts = imported(source, folder, format, correct, options)
+        facts = import_log(source, folder, format, correct, options)
     if as_json:
         put(json.dumps(facts))
         return

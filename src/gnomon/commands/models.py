@@ -49,9 +49,9 @@ def trim(
     text: Annotated[list[Path] | None, typer.Option(help="A file of text whose tokens are kept too.")] = None,
 ) -> None:
     """Keep the tokens that tasks need: gnomon model trim FOLDER SMALLER --for char_count env.shots=4"""
-    from gnomon.export.trimming import trimmed
+    from gnomon.export.trimming import trim_model
 
-    size_after, size = trimmed(Path(policy), folder, env or [], list(settings or []), tasks, text or [])
+    size_after, size = trim_model(Path(policy), folder, env or [], list(settings or []), tasks, text or [])
     put(f"{folder}: {size_after:,} of {size:,} tokens")
     put(f"next: gnomon train {(env or ['ENV'])[0]} policy={folder}, then gnomon export RUN OUT, and")
     put(f"      gnomon model untrim OUT WHOLE --record {folder}/trimmed.json")
@@ -64,7 +64,7 @@ def untrim(
     record: Annotated[Path | None, typer.Option(help="trimmed.json; by default the one in TRIMMED.")] = None,
 ) -> None:
     """Write a trimmed model with its whole vocabulary again; rows of tokens that it lacked are those of its base."""
-    from gnomon.export.trimming import untrimmed
+    from gnomon.export.trimming import untrim_model
 
-    untrimmed(model, folder, base, record)
+    untrim_model(model, folder, base, record)
     put(f"{folder}: the model with its whole vocabulary")

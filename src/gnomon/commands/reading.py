@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gnomon.commands.summary import summarised
+from gnomon.commands.summary import summarise
 from gnomon.commands.words import Json, RunFolder
 from gnomon.errors import ConfigError, RunError
 from gnomon.extensions import folder_check
@@ -101,7 +101,7 @@ def show(
     with RunReader(folder) as reader:
         if address is None:
             facts: Any
-            facts, text = summarised(reader)
+            facts, text = summarise(reader)
         else:
             parsed = parse_address(address)
             if parsed.sample is not None:

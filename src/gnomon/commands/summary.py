@@ -9,10 +9,10 @@ from gnomon.extensions import panels
 if TYPE_CHECKING:
     from gnomon.store import RunReader
 
-__all__ = ["summarised"]
+__all__ = ["summarise"]
 
 
-def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
+def summarise(reader: RunReader) -> tuple[dict[str, Any], str]:
     """The summary of a run with what other packages say of it, as JSON values and as text."""
     from gnomon.comparison import change_card
     from gnomon.monitoring import failures

@@ -11,7 +11,7 @@ import typer
 
 from gnomon.commands.completion import trainable
 from gnomon.commands.streams import Finished
-from gnomon.commands.summary import summarised
+from gnomon.commands.summary import summarise
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings
 from gnomon.errors import RunError
 from gnomon.extensions import check_start
@@ -58,7 +58,7 @@ def train(
             from gnomon.run.start import start
         reader = start(folder, config, display, own=own_parts(observers=observe or ()))
     with reader:
-        facts, text = summarised(reader)
+        facts, text = summarise(reader)
     say(text)
     again = f"gnomon show {folder} {max(0, facts['steps'] - 1)}"
     put(f"next: {again}" if facts["status"] == "finished" else f"next: gnomon resume {folder}")
@@ -94,7 +94,7 @@ def resume(
         own = own_parts(observers=observe or ())
         reader = go_on(folder, display, own=own, accept_divergence=accept_divergence, settings=supplied)
     with reader:
-        facts, text = summarised(reader)
+        facts, text = summarise(reader)
     say(text)
     raise Finished(0 if facts["status"] == "finished" else 130)
 

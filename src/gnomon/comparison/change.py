@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from gnomon.comparison.change_card import Card, Moved
-from gnomon.config import recorded, resolve
+from gnomon.config import recorded_recipe, resolve
 from gnomon.errors import RunError
 from gnomon.models.adapter import PREFIX
 from gnomon.models.policy import Policy, Scored
 from gnomon.models.precision import Precision
-from gnomon.models.scoring import packed
+from gnomon.models.scoring import pack_rows
 from gnomon.run.makers.policy import make_policy
 from gnomon.run.saved import checkpoint, require_base, trained_policy
 from gnomon.run.subject import split_step
@@ -66,14 +66,14 @@ def change(name: str) -> Card:
     began = process_time()
     folder, step = split_step(name)
     with RunReader(folder) as reader, torch.no_grad():
-        config, _ = resolve([recorded(folder / RECIPE)])
+        config, _ = resolve([recorded_recipe(folder / RECIPE)])
         path = checkpoint(folder, step)
         sampled_step, replies = held_out(reader, int(path.name))
         require_base(reader, config)
         policy = trained_policy(reader, config, path, Precision())
-        first = policy.unadapted if policy.adapter else make_policy(config, Precision())
-        kl, flips = compared(policy, first, replies, config.rollout.temperature)
-        changes = list(adapted(policy) if policy.adapter else moved(policy, first))
+        first = policy.without_adapter if policy.adapter else make_policy(config, Precision())
+        kl, flips = compare_replies(policy, first, replies, config.rollout.temperature)
+        changes = list(adapter_changes(policy) if policy.adapter else weight_changes(policy, first))
         return Card(
             run=reader.fingerprint,
             step=int(path.name),
@@ -84,8 +84,8 @@ def change(name: str) -> Card:
             kl_token=math.fsum(kl) / sum(len(reply.tokens) for reply in replies),
             flipped=flips,
             whole=together("all", changes),
-            layers=tuple(grouped(changes, layer_of)),
-            kinds=tuple(grouped(changes, kind_of)),
+            layers=tuple(group_changes(changes, layer_of)),
+            kinds=tuple(group_changes(changes, kind_of)),
             cpu_seconds=process_time() - began,
         )
 
@@ -113,13 +113,13 @@ def held_out(reader: RunReader, step: int) -> tuple[int, list[Reply]]:
     return steps[-1], replies[:REPLIES]
 
 
-def compared(
+def compare_replies(
     policy: Policy, first: Policy, replies: Sequence[Reply], temperature: float
 ) -> tuple[list[float], int]:  # fmt: skip
     """KL(policy‖first) of every reply in nats, and the number of places with another likeliest token."""
     prompts, rows = [reply.prompt for reply in replies], [(row, reply.tokens) for row, reply in enumerate(replies)]
-    anchor = first.anchor(packed(first, prompts, rows))
-    scored: Scored = policy(packed(policy, prompts, rows), temperature, anchor)
+    anchor = first.anchor(pack_rows(first, prompts, rows))
+    scored: Scored = policy(pack_rows(policy, prompts, rows), temperature, anchor)
     assert scored.kl is not None
     pieces = zip(torch.split(scored.hidden, PLACES), torch.split(anchor.hidden, PLACES), strict=True)
     flips = sum(int((likeliest(policy, now) != likeliest(first, was)).sum()) for now, was in pieces)
@@ -138,7 +138,7 @@ def by_task(replies: Sequence[Reply], kl: Sequence[float]) -> list[float]:
     return list(map(statistics.fmean, tasks.values()))
 
 
-def adapted(policy: Policy) -> Iterator[Parameter]:
+def adapter_changes(policy: Policy) -> Iterator[Parameter]:
     """Every product (alpha / rank)·B·A, from the small factors alone."""
     assert policy.adapter
     state, of = policy.adapter.state(), policy.adapter.adapter
@@ -150,7 +150,7 @@ def adapted(policy: Policy) -> Iterator[Parameter]:
         yield Parameter(f"{name}.weight", float(base.norm()), float(singular.norm()), stable_rank(singular))
 
 
-def moved(policy: Policy, first: Policy) -> Iterator[Parameter]:
+def weight_changes(policy: Policy, first: Policy) -> Iterator[Parameter]:
     """Every parameter."""
     before = first.state()
     for name, now in policy.state().items():
@@ -179,7 +179,7 @@ def kind_of(name: str) -> str:
     return ".".join(parts[-2:] if parts[-1] == "bias" else parts[-1:])
 
 
-def grouped(changes: Sequence[Parameter], key: Callable[[str], str]) -> Iterator[Moved]:
+def group_changes(changes: Sequence[Parameter], key: Callable[[str], str]) -> Iterator[Moved]:
     groups: dict[str, list[Parameter]] = {}
     for each in changes:
         groups.setdefault(key(each.name), []).append(each)

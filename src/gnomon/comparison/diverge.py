@@ -18,7 +18,7 @@ from typing import Any
 
 from gnomon.errors import RunError
 from gnomon.store import RunReader
-from gnomon.store.compare import ABSENT, shortened
+from gnomon.store.compare import ABSENT, shorten
 from gnomon.types import Group, Rollout
 
 __all__ = ["STAGES", "Divergence", "diverge"]
@@ -122,7 +122,7 @@ def diverge(a: Path | str, b: Path | str, tolerance: float = 1e-6) -> Divergence
                     stage = "weights"  # All that the step before did is equal, and other weights have sampled.
                 return Divergence(
                     a=one.folder, b=two.folder, steps=steps, recorded=recorded, step=step, stage=stage, where=where,
-                    values=values, texts=shortened(*texts) if any(texts) else ("", ""), unknown=unknown,
+                    values=values, texts=shorten(*texts) if any(texts) else ("", ""), unknown=unknown,
                 )  # fmt: skip
             steps += 1
         unknown = tuple(name for name in STAGES[:-1] if name not in recorded_stages)
@@ -211,7 +211,7 @@ def first(
         left, right = a.get(name, ABSENT), b.get(name, ABSENT)
         if stage not in NUMBERS or ABSENT in (left, right):
             if left != right:
-                return parted(name, left, right), True
+                return difference(name, left, right), True
             continue
         for index, (x, y) in enumerate(zip_longest(left, right, fillvalue=math.nan)):
             if apart(stage, x, y, max(numbers, default=1e-300)) > tolerance:
@@ -228,10 +228,10 @@ def apart(stage: str, x: float, y: float, size: float = 1e-300) -> float:
     return abs(x - y) / (1.0 if stage == "log-probabilities" else max(abs(x), abs(y), size))
 
 
-def parted(name: str, a: Any, b: Any) -> tuple[str, tuple[str, str]]:
+def difference(name: str, a: Any, b: Any) -> tuple[str, tuple[str, str]]:
     """A difference of values that are no numbers; of lists of tokens with its place."""
     if isinstance(a, list) and isinstance(b, list):
         index = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         here = [str(tokens[index : index + 8]) if index < len(tokens) else "(the end)" for tokens in (a, b)]
         return f"{name}, token {index}", (here[0], here[1])
-    return name, shortened(a, b)
+    return name, shorten(a, b)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.comparison.gain_card import Card, Cost, card_of, write_card
-from gnomon.comparison.gain_replies import OTHER, USUAL, Measured, Sizes, played
+from gnomon.comparison.gain_replies import OTHER, USUAL, Measured, Sizes, replies_by_evaluation
 from gnomon.comparison.gain_scores import format_of, gain_of, transfer_of
-from gnomon.comparison.runs import grouped
-from gnomon.config import recorded, resolve
+from gnomon.comparison.runs import group_runs
+from gnomon.config import recorded_recipe, resolve
 from gnomon.errors import RunError
 from gnomon.run.trust import require_trusted
 from gnomon.store import RunReader
@@ -32,8 +32,8 @@ def gain(
     A card of the same runs and numbers is taken from their folder. Apart from its cost it is always the same.
 
     Args: price: of an hour by the clock; trust: as of `gnomon.rejudge.replay.replay`; tell: is called before sampling.
-    Raises: RunError E440 for runs that have no gain in common; E429; as `played`; ConfigError E052 for code that is
-        not trusted.
+    Raises: RunError E440 for runs that have no gain in common; E429; as `replies_by_evaluation`; ConfigError E052 for
+        code that is not trusted.
     """
     runs = open_runs(folders, request, trust)
     question: dict[str, str | int] = {
@@ -42,7 +42,7 @@ def gain(
     prints = {str(seed): fingerprint(folder) for seed, folder in runs.folders.items()}
     card = card_of(folders[0])
     if card is None or (card.asked, card.runs) != (question, prints):
-        replies = played(runs, tell)
+        replies = replies_by_evaluation(runs, tell)
         if not all(each.tasks for each in replies.values()):
             why = "no held-out task was judged under every prompt, before and after training"
             raise no_gain(folders[0], why, f"gnomon show {folders[0]}")
@@ -70,12 +70,12 @@ def open_runs(folders: Sequence[Path], request: Sizes, trust: bool) -> Measured:
     """Raises: RunError E440, E429; ConfigError E052."""
     for folder in folders:
         with RunReader(folder) as reader:
-            if reader.imported:
-                why = f"it was imported from {reader.imported}, without the policies that wrote its replies"
+            if reader.import_format:
+                why = f"it was imported from {reader.import_format}, without the policies that wrote its replies"
                 raise no_gain(folder, why, f"gnomon show {folder}")
-            config, _ = resolve([recorded(folder / RECIPE)])
+            config, _ = resolve([recorded_recipe(folder / RECIPE)])
             require_trusted(reader, config, trust)
-    groups = grouped(folders)
+    groups = group_runs(folders)
     if len(groups) > 1:
         first, other = (next(iter(group.folders.values())) for group in groups[:2])
         raise no_gain(other, f"its settings differ from those of {first} in more than the seed", f"gnomon gain {other}")

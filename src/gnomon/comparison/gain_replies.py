@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gnomon.comparison.gain_scores import Played, replies_of
 from gnomon.comparison.prompts import measure
-from gnomon.comparison.readings import Lenient, framed
+from gnomon.comparison.readings import Lenient, framing_env
 from gnomon.config import RunConfig
 from gnomon.config.sections import EvalSet
 from gnomon.envs import Env
@@ -33,10 +33,10 @@ from gnomon.run.subject import env_of
 from gnomon.store import RunReader
 from gnomon.store.layout import of_set
 from gnomon.types import Group, Rollout
-from gnomon.verifiers import settle, settled
+from gnomon.verifiers import settle, settle_all
 from gnomon.workers import Pool
 
-__all__ = ["Measured", "Sizes", "played"]
+__all__ = ["Measured", "Sizes", "replies_by_evaluation"]
 
 SAMPLES = 8
 TASKS = 64
@@ -77,14 +77,14 @@ class Measured:
     sizes: Sizes
 
     @cached_property
-    def named(self) -> JudgeSpec | None:
+    def env_spec(self) -> JudgeSpec | None:
         """The environment by name; None for one that was passed as a Python object."""
         spec = self.config.env
         return None if spec.type.startswith(OBJECT) else JudgeSpec(spec.type, json.dumps(spec.options, sort_keys=True))
 
     @property
     def env(self) -> Env | None:
-        return None if self.named is None else build_judge(self.named)
+        return None if self.env_spec is None else build_judge(self.env_spec)
 
     @property
     def samples(self) -> int:
@@ -104,7 +104,7 @@ class Measured:
     @property
     def lenient(self) -> bool:
         """Whether replies can be read in any usual form."""
-        return self.env is not None and framed(self.env) is not None and self.env.max_turns == 1
+        return self.env is not None and framing_env(self.env) is not None and self.env.max_turns == 1
 
     def parts(self) -> Iterator[Part]:
         """All that the card needs; those of the base model first."""
@@ -115,9 +115,9 @@ class Measured:
                 yield Part(EXAMPLES, False, next(iter(self.folders)))
 
 
-def played(runs: Measured, tell: Tell) -> dict[str, Played]:
+def replies_by_evaluation(runs: Measured, tell: Tell) -> dict[str, Played]:
     """The replies by evaluation. Raises: RunError E185, E186; ConfigError E025, where replies have to be sampled."""
-    groups_of = {part: recorded(runs, part) for part in runs.parts()}
+    groups_of = {part: recorded_groups(runs, part) for part in runs.parts()}
     if missing := [part for part, groups in groups_of.items() if not groups]:
         groups_of |= sample_missing(runs, missing, tell)
     right = leniently(
@@ -136,7 +136,7 @@ def played(runs: Measured, tell: Tell) -> dict[str, Played]:
     }
 
 
-def recorded(runs: Measured, part: Part) -> Sequence[Group]:
+def recorded_groups(runs: Measured, part: Part) -> Sequence[Group]:
     """What a run recorded at its first or last evaluation; empty where these are too few."""
     if part.evaluation == EXAMPLES:
         return ()
@@ -207,7 +207,7 @@ def telling(runs: Measured, part: Part) -> str:
 
 def leniently(runs: Measured, groups: Sequence[Group]) -> Callable[[Rollout], bool]:
     """Whether a wrong reply is right in any usual form of an answer; judged in a worker that can be killed."""
-    if not runs.lenient or runs.named is None or runs.env is None:
+    if not runs.lenient or runs.env_spec is None or runs.env is None:
         return lambda rollout: False
     texts_of = reading(runs.config, runs.env.max_turns)
     wrong = {
@@ -216,9 +216,9 @@ def leniently(runs: Measured, groups: Sequence[Group]) -> Callable[[Rollout], bo
         for rollout in group.rollouts
         if group.judged and not rollout.verdict.correct
     }
-    judge, workers = Lenient(runs.named), runs.config.workers
+    judge, workers = Lenient(runs.env_spec), runs.config.workers
     memory = workers.memory_mib * 2**20
     with Pool(judge.verify, 1, seconds=workers.seconds, memory=memory, retries=0) as pool:
-        verdicts = settled(pool, wrong.values(), partial(settle, reward_range=runs.env.reward_range))
+        verdicts = settle_all(pool, wrong.values(), partial(settle, reward_range=runs.env.reward_range))
     right = {key for key, verdict in zip(wrong, verdicts, strict=True) if verdict.correct}
     return lambda rollout: (rollout.task.id, rollout.text) in right

@@ -72,7 +72,7 @@ def pass_k(samples: Sequence[Sample]) -> float:
     return pass_at_k(len(samples), sum(sample.correct for sample in samples), len(samples))
 
 
-def voted(samples: Sequence[Sample]) -> float:
+def majority_score(samples: Sequence[Sample]) -> float:
     """Whether the most frequent answer is right."""
     vote = majority([sample.answer for sample in samples])
     return float(vote is not None and next(sample.correct for sample in samples if sample.answer == vote))
@@ -102,7 +102,7 @@ class Table:
         has_answers = any(
             sample.answer is not None for replies in self.runs for task in self.tasks for sample in replies[task]
         )
-        majority = self.rate(voted) if has_answers else None
+        majority = self.rate(majority_score) if has_answers else None
         return Rates(
             prompt=prompt, trained=after_training, pass_1=self.rate(pass_1), pass_k=self.rate(pass_k), majority=majority
         )
@@ -136,7 +136,7 @@ def gain_of(played: Played, usual: str, examples: str) -> Gain:
         by_run=tuple(by_run),
         over_runs=difference_interval(by_run) if len(by_run) > 1 else None,
         beside_1=beside(pass_1),
-        beside_k=beside(voted) if all(row.majority for row in rows) else None,
+        beside_k=beside(majority_score) if all(row.majority for row in rows) else None,
     )
 
 

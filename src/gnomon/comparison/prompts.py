@@ -13,7 +13,7 @@ from gnomon.config.sections import EvalSet
 from gnomon.keys import Key
 from gnomon.rollout.actor import Actor
 from gnomon.run.evaluation_envs import set_envs
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.run.makers.held_out import make_set_actor
 from gnomon.run.parts import here, open_parts
 from gnomon.stats import Interval, difference_interval
@@ -83,20 +83,20 @@ def prompts(config: RunConfig, wordings: Sequence[Options], progress: Any = None
             measure(make_set_actor(worded, name, its, env, parts.actor), parts.actor, worded.eval, config.seed)
             for name, its, env in set_envs(worded, parts.env)
         ]
-    return compared(wordings, evaluations)
+    return compare_wordings(wordings, evaluations)
 
 
 def measure(actor: Actor, main: Actor, config: Eval, seed: int) -> Evaluation:
     """An evaluation in one wording; the workers that were made for it end. Args: main: has the workers of the run."""
     try:
         tasks = first(actor.env.tasks("test"), config.tasks)
-        return finished(evaluate(actor, tasks, Key(seed).at("eval"), config))
+        return run_to_end(evaluate(actor, tasks, Key(seed).at("eval"), config))
     finally:
         if actor.workers is not main.workers:
             actor.workers.close()
 
 
-def compared(wordings: Sequence[Options], evaluations: Sequence[Evaluation]) -> Prompts:
+def compare_wordings(wordings: Sequence[Options], evaluations: Sequence[Evaluation]) -> Prompts:
     """What evaluations of the same tasks show. Tasks that were not judged under every wording are left out."""
     scores = [correct_by_task(each) for each in evaluations]
     shared = [task for task in scores[0] if all(task in own for own in scores)]

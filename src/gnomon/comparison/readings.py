@@ -16,10 +16,10 @@ from typing import Any, Protocol, runtime_checkable
 from gnomon.rejudge.again import JudgeSpec, build_judge
 from gnomon.types import Task, Verdict
 from gnomon.verifiers import Strictness, extract
-from gnomon.verifiers.boxes import boxed
-from gnomon.verifiers.text import unwrapped
+from gnomon.verifiers.boxes import read_box
+from gnomon.verifiers.text import unwrap
 
-__all__ = ["Framed", "Lenient", "framed", "readings"]
+__all__ = ["Framed", "Lenient", "framing_env", "readings"]
 
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 LED = re.compile(r"(?:\bis\b|=|:)\s*(?P<answer>[^=:]+)$")
@@ -38,7 +38,7 @@ class Framed(Protocol):
     def verify(self, task: Task, reply: str) -> Verdict: ...
 
 
-def framed(env: object) -> Framed | None:
+def framing_env(env: object) -> Framed | None:
     """The environment, or the one that it wraps, if its answers have a frame."""
     return next((each for each in (env, getattr(env, "env", None)) if isinstance(each, Framed)), None)
 
@@ -49,15 +49,15 @@ def readings(reply: str) -> Iterator[str]:
 
 
 def candidates(reply: str) -> Iterator[str]:
-    for extraction in (extract(reply, Strictness.LENIENT), boxed(reply, Strictness.LENIENT)):
+    for extraction in (extract(reply, Strictness.LENIENT), read_box(reply, Strictness.LENIENT)):
         if extraction.text is not None:
             yield extraction.text
-            yield unwrapped(extraction.text.strip(END))
+            yield unwrap(extraction.text.strip(END))
     line = extract(reply, Strictness.LENIENT).text
     if line is None:
         return
     if led := LED.search(line.rstrip(END)):
-        yield unwrapped(led["answer"].strip(END))
+        yield unwrap(led["answer"].strip(END))
     if numbers := NUMBER.findall(line):
         yield numbers[-1].replace(",", "")
 
@@ -80,4 +80,4 @@ class Lenient:
 
 @cache
 def judge_of(spec: JudgeSpec) -> Any:
-    return framed(build_judge(spec))
+    return framing_env(build_judge(spec))

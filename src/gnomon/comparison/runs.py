@@ -22,7 +22,7 @@ from gnomon.store import RunReader
 from gnomon.store.compare import ABSENT
 from gnomon.store.layout import of_set
 
-__all__ = ["Compared", "Runs", "compared", "comparison_text", "grouped"]
+__all__ = ["Compared", "Runs", "compare_groups", "comparison_text", "group_runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Compared:
     """The same over seeds and tasks; None for one seed, and where the seeds did not meet the same tasks."""
 
 
-def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
+def group_runs(folders: Sequence[Path], name: str = "") -> list[Runs]:
     """Runs by their settings, in the order of the first of each.
 
     Args: name: of the evaluation set to compare; empty for the main evaluation.
@@ -106,7 +106,7 @@ def correct_by_task(reader: RunReader, name: str = "", at: int = -1) -> dict[str
     return {task: statistics.fmean(right) for task, right in replies.items()}
 
 
-def compared(groups: Sequence[Runs]) -> list[Compared]:
+def compare_groups(groups: Sequence[Runs]) -> list[Compared]:
     """Every group against the first. All intervals together have an error of 5 %."""
     first, alpha = groups[0], ALPHA / max(1, len(groups) - 1)
     result = []

@@ -15,7 +15,7 @@ from typing import Any
 from gnomon.comparison.measures import pass_at_1
 from gnomon.comparison.runs import correct_by_task
 from gnomon.comparison.statistics import Estimate, estimate
-from gnomon.config import RunConfig, leaves, recorded, resolve
+from gnomon.config import RunConfig, leaves, recorded_recipe, resolve
 from gnomon.errors import RunError
 from gnomon.run.data import digest
 from gnomon.store import RunReader
@@ -87,7 +87,7 @@ class Trained:
     """pass@1 before and after, and the difference of every different task, by column."""
 
     @cached_property
-    def ended(self) -> tuple[str, Mapping[str, str]]:
+    def final_state(self) -> tuple[str, Mapping[str, str]]:
         """Fingerprint of its newest checkpoint, and SHA-256 of the files there."""
         for path in checkpoint_folders(self.folder)[:1]:
             body = json.loads((path / CHECKPOINT_MANIFEST).read_text("utf-8"))
@@ -95,7 +95,7 @@ class Trained:
         return "", {}
 
     def begins_from(self, other: Trained) -> bool:
-        fingerprint, files = other.ended
+        fingerprint, files = other.final_state
         if self.origin:
             return self.origin == fingerprint
         return bool(self.began) and self.began != other.began and self.began.items() <= files.items()
@@ -115,7 +115,7 @@ def transfer(folders: Sequence[Path]) -> Transfer:
     for run in runs:
         line = behind(run, runs)
         groups.setdefault(tuple(each.settings for each in line), []).append(line)
-    names = dict(zip(groups, numbered([name_of(some[0]) for some in groups.values()]), strict=True))
+    names = dict(zip(groups, number([name_of(some[0]) for some in groups.values()]), strict=True))
     return Transfer(
         rows=tuple(
             row_of(names[key], names.get(key[:-1], ""), [line[-1] for line in some]) for key, some in groups.items()
@@ -134,7 +134,7 @@ def name_of(line: Sequence[Trained]) -> str:
     return ", then ".join(each.config.env.type for each in line)
 
 
-def numbered(names: Sequence[str]) -> list[str]:
+def number(names: Sequence[str]) -> list[str]:
     """The names, those that occur several times with a number: settings differ, and the environment does not."""
     counts = [(name, names.count(name), names[: i + 1].count(name)) for i, name in enumerate(names)]
     return [f"{name} ({number})" if total > 1 else name for name, total, number in counts]
@@ -146,7 +146,7 @@ def training_of(folder: Path) -> Trained:
         if not reader.complete or reader.held_out is None:
             fix = f"gnomon resume {folder}"
             raise RunError("E429", "the run has not finished, so it cannot be compared", where=str(folder), fix=fix)
-        config, _ = resolve([recorded(folder / RECIPE)])
+        config, _ = resolve([recorded_recipe(folder / RECIPE)])
         names = {config.env.type: "", **{name: name for name in reader.sets}}
         own = {key: value for key, value in leaves(tomllib.loads(reader.recipe)).items() if key not in OWN}
         weights = {
@@ -182,7 +182,7 @@ def require_equal_sets(runs: Sequence[Trained]) -> None:
     """Raises: RunError E439."""
     first_seen: dict[str, tuple[Any, Path]] = {}
     for run in runs:
-        for name, own in evaluated(run.config).items():
+        for name, own in evaluation_columns(run.config).items():
             first, where = first_seen.setdefault(name, (own, run.folder))
             if own != first:
                 raise RunError(
@@ -192,7 +192,7 @@ def require_equal_sets(runs: Sequence[Trained]) -> None:
                 )  # fmt: skip
 
 
-def evaluated(config: RunConfig) -> dict[str, tuple[Any, ...]]:
+def evaluation_columns(config: RunConfig) -> dict[str, tuple[Any, ...]]:
     """What decides the tasks and replies of every evaluation, by column."""
     rollout = config.rollout
     truncation = (rollout.top_p, rollout.top_k)

@@ -3,7 +3,7 @@
 from gnomon.config.mistakes import unknown_objective
 from gnomon.config.resolve import resolve
 from gnomon.config.sections import DEFAULTS, Engine, Env, Eval, Objective, Players, Policy, Rollout, RunConfig
-from gnomon.config.sources import SHORT, Origins, Source, leaves, load, overrides, recorded, to_toml, word_of
+from gnomon.config.sources import SHORT, Origins, Source, leaves, load, overrides, recorded_recipe, to_toml, word_of
 
 __all__ = [
     "DEFAULTS",
@@ -21,7 +21,7 @@ __all__ = [
     "leaves",
     "load",
     "overrides",
-    "recorded",
+    "recorded_recipe",
     "resolve",
     "to_toml",
     "unknown_objective",

@@ -31,7 +31,7 @@ def contradictions(config: RunConfig, supplied: Container[str]) -> Iterator[Conf
     Of an objective that was passed as an object nothing is known here. Args: supplied: the settings that somebody set.
     """
     yield from optimiser(config, supplied)
-    for check in (engine, lag, replay, truncation, curriculum, ranks, served, launch, tinker, sizes):
+    for check in (engine, lag, replay, truncation, curriculum, ranks, server_conflicts, launch, tinker, sizes):
         yield from check(config)
     if not config.objective.type.startswith(OBJECT):
         for check in (reference, group_size, judged_by, demonstrations, shaping, choice_of_tasks, offline):
@@ -104,7 +104,7 @@ def engine(config: RunConfig) -> Iterator[ConfigError]:
         )
 
 
-def excluded(setting: str, off: str, wrong: Sequence[tuple[bool, str, str]]) -> Iterator[ConfigError]:
+def exclusions(setting: str, off: str, wrong: Sequence[tuple[bool, str, str]]) -> Iterator[ConfigError]:
     """Args: off: the value of the setting that fits all others; wrong: whether each conflicts, and why."""
     for there, other, why in wrong:
         if there:
@@ -128,7 +128,7 @@ def sleep(config: RunConfig) -> Iterator[ConfigError]:
         (config.ranks > 0, "ranks", "the learner's processes do not free their cached GPU memory for vLLM"),
         (bool(config.engine.gpus), "engine.gpus", "vLLM has GPUs of its own"),
     ]
-    yield from excluded("engine.sleep", "false", wrong)
+    yield from exclusions("engine.sleep", "false", wrong)
     if not config.engine.cache_gib and not config.engine.arguments.keys() & MEMORY:
         yield ConfigError(
             "E045",
@@ -146,7 +146,7 @@ def gpus(config: RunConfig) -> Iterator[ConfigError]:
         (placement.engine is not EngineKind.VLLM, f"engine.type={placement.engine}", "it is a setting of vLLM"),
         (placement.samplers > 0, f"launch={config.launch.type}", "Ray chooses the GPUs of every sampler"),
     ]
-    yield from excluded("engine.gpus", "[]", wrong)
+    yield from exclusions("engine.gpus", "[]", wrong)
     learners, own = max(1, config.ranks), placement.learner is LearnerPlace.LOCAL and config.policy.device != "cpu"
     if own and min(config.engine.gpus) < learners:
         used = "GPU 0" if learners == 1 else f"GPUs 0 to {learners - 1}"
@@ -250,13 +250,13 @@ def truncation(config: RunConfig) -> Iterator[ConfigError]:
     ]
     if not is_object:
         observes = objective.options.get("observation", 0) > 0
-        others = objective.declared.data is not Data.SAMPLED or observes
+        others = objective.declaration.data is not Data.SAMPLED or observes
         wrong += [
             (bool(REFERENCES & objective.needs), f"objective={objective.type}", beside),
             (others, f"objective={objective.type}", "it trains on tokens that were not sampled from the kept ones"),
         ]
     for name, off, cut in (("top_p", "1", rollout.top_p < 1), ("top_k", "0", rollout.top_k > 0)):
-        yield from excluded(f"rollout.{name}", off, wrong if cut else [])
+        yield from exclusions(f"rollout.{name}", off, wrong if cut else [])
 
 
 def curriculum(config: RunConfig) -> Iterator[ConfigError]:
@@ -309,7 +309,7 @@ def ranks(config: RunConfig) -> Iterator[ConfigError]:
         )
 
 
-def served(config: RunConfig) -> Iterator[ConfigError]:
+def server_conflicts(config: RunConfig) -> Iterator[ConfigError]:
     """A learner on a server: its address, and an objective that only this process has."""
     if config.placement.learner is LearnerPlace.SERVER and not address(config.learner):
         yield ConfigError(
@@ -382,7 +382,7 @@ def reference(config: RunConfig) -> Iterator[ConfigError]:
 def group_size(config: RunConfig) -> Iterator[ConfigError]:
     """Groups that an objective cannot compare, and a parameter that it cannot have in them."""
     objective, group = config.objective, config.rollout.group
-    least, most = objective.min_group, objective.declared.max_group
+    least, most = objective.min_group, objective.declaration.max_group
     if group < least == 2:
         yield ConfigError(
             "E031",
@@ -422,7 +422,7 @@ def demonstrations(config: RunConfig) -> Iterator[ConfigError]:
     """An objective without the demonstrations that it needs, or demonstrations that it does not use."""
     name, demonstrated, path = (
         config.objective.type,
-        config.objective.declared.demonstrated,
+        config.objective.declaration.demonstrated,
         config.rollout.demonstrations,
     )
     if demonstrated and not path:
@@ -443,7 +443,7 @@ def demonstrations(config: RunConfig) -> Iterator[ConfigError]:
 
 def shaping(config: RunConfig) -> Iterator[ConfigError]:
     """A length penalty on rewards that an objective counts, or does not read."""
-    rewards = config.objective.declared.rewards
+    rewards = config.objective.declaration.rewards
     if config.regularize.overlong and rewards is not Rewards.REAL:
         yield ConfigError(
             "E042",
@@ -459,7 +459,7 @@ def shaping(config: RunConfig) -> Iterator[ConfigError]:
 def choice_of_tasks(config: RunConfig) -> Iterator[ConfigError]:
     """Two ways to choose the tasks of a step, or one that finds nothing to choose by."""
     in_use = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
-    row = config.objective.declared
+    row = config.objective.declaration
     for name, why in (
         ("refill", "rollout.refill and rollout.candidates exclude each other" if all(in_use.values()) else ""),
         ("refill", f"the rollouts of {row.name} are not judged" if row.data is Data.SPLICED else ""),
@@ -478,7 +478,7 @@ def choice_of_tasks(config: RunConfig) -> Iterator[ConfigError]:
 
 def offline(config: RunConfig) -> Iterator[ConfigError]:
     """Steps that sample from the initial policy, for an objective that has no use for them."""
-    if config.rollout.offline and config.objective.declared.data is not Data.CONDITIONED:
+    if config.rollout.offline and config.objective.declaration.data is not Data.CONDITIONED:
         yield ConfigError(
             "E044",
             f"{config.objective.type} has no offline steps",

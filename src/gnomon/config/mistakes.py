@@ -14,9 +14,9 @@ from gnomon.config.sections import DEFAULTS, RunConfig
 from gnomon.config.sources import SHORT, Origins, leaves, put, value_of, word_of
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Mistake
-from gnomon.objectives.options import OBJECT, OPTIONS, REFUSED, declared
+from gnomon.objectives.options import OBJECT, OPTIONS, REFUSED, declaration_of
 from gnomon.objectives.options import RENAMED as RENAMED_OBJECTIVES
-from gnomon.objectives.options import meant as meant_objective
+from gnomon.objectives.options import nearest_row as meant_objective
 from gnomon.objectives.spelling import nearest
 
 __all__ = [
@@ -24,14 +24,14 @@ __all__ = [
     "OURS",
     "SWITCHES",
     "as_setting",
-    "explained",
+    "explain_mistake",
     "likely_key",
     "unknown_objective",
     "wrong_option",
 ]
 
 
-def explained(item: Any, origins: Origins) -> Iterator[ConfigError]:
+def explain_mistake(item: Any, origins: Origins) -> Iterator[ConfigError]:
     """The errors behind one mistake of pydantic's, in our words; of an unknown table, one for each of its keys."""
     key = ".".join(str(part) for part in item["loc"])
     table = item["type"] == "string_type" and isinstance(item["input"], dict)  # A key below a setting that is text.
@@ -44,7 +44,7 @@ def explained(item: Any, origins: Origins) -> Iterator[ConfigError]:
 
 def unknown_key(key: str, value: Any, where: str) -> ConfigError:
     """The mistake of setting what does not exist, with the name that it has here."""
-    ours, absent = meant(key)
+    ours, absent = probable_key(key)
     if absent or not ours:
         why = absent or "gnomon config show lists every key"
         return ConfigError("E012", f"unknown key {key}", where=where, why=why, fix="leave it out")
@@ -67,7 +67,7 @@ def as_setting(option: str, value: str) -> ConfigError | None:
     default = leaves(DEFAULTS).get(SHORT.get(key, key))
     if default is not None or key == "run":
         fix = word_of(key, supplied if default is None or takes(SHORT.get(key, key), supplied) else default)
-    elif meant(key)[0]:
+    elif probable_key(key)[0]:
         fix = unknown_key(key, supplied, "").fix
     elif value:
         fix = word_of(f"env.{key}", supplied)
@@ -137,7 +137,7 @@ def wrong_option(mistake: Mistake, origins: Origins) -> ConfigError:
     where, expected = place_of(key, origins), mistake.requirement
     if expected:
         return ConfigError("E011", f"{key} is {mistake.value!r}; it must be {expected}", where=where, fix=mistake.fix)
-    options = declared(mistake.row).options
+    options = declaration_of(mistake.row).options
     ours = likely_key(key)[0].removeprefix("objective.")
     near = ours if ours in options else mistake.near
     if not near:
@@ -155,7 +155,7 @@ def place_of(key: str, origins: Origins) -> str:
     return next((origin for name, origin in origins.items() if name == key or name.startswith(f"{key}.")), key)
 
 
-def meant(key: str) -> tuple[str, str]:
+def probable_key(key: str) -> tuple[str, str]:
     """The key that an unknown one probably stands for, or why there is none; two empty texts if neither is known."""
     ours, absent = likely_key(key)
     if ours or absent:

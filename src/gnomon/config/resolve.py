@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from gnomon.config.agreement import contradictions
 from gnomon.config.choices import STAGES, choices_of
-from gnomon.config.mistakes import explained, unknown_objective, wrong_option
+from gnomon.config.mistakes import explain_mistake, unknown_objective, wrong_option
 from gnomon.config.sections import DEFAULTS, RunConfig
 from gnomon.config.sources import Origins, Source, leaves, put, whole_key
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.objectives.options import declared
+from gnomon.objectives.options import declaration_of
 
 __all__ = ["Check", "resolve"]
 
@@ -52,12 +52,12 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             break
         except ValidationError as error:
             items = error.errors()
-            problems += [problem for item in items for problem in explained(item, origins)]
+            problems += [problem for item in items for problem in explain_mistake(item, origins)]
             for item in items:
                 drop(values, [str(part) for part in item["loc"]])
     # The choices read the files of a model that a check may fetch.
     others = [problem for check in checks for problem in check(config, origins)]
-    config = fitted(config, values, origins)
+    config = fit_defaults(config, values, origins)
     for contradiction in contradictions(config, origins):
         contradiction.where = origins.get(contradiction.where, contradiction.where)
         problems.append(contradiction)
@@ -73,7 +73,7 @@ def type_of(values: Mapping[str, Any], table: str) -> Any:
     return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
 
 
-def fitted(config: RunConfig, values: dict[str, Any], origins: dict[str, str]) -> RunConfig:
+def fit_defaults(config: RunConfig, values: dict[str, Any], origins: dict[str, str]) -> RunConfig:
     """The configuration with the defaults of its model and machine in the place of those that nobody set."""
     for stage in STAGES:
         for choice in choices_of(config, stage):
@@ -94,7 +94,7 @@ def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigErr
         del values["objective"]
         return [problem]
     options = {key: value for key, value in objective.items() if key != "type"}
-    mistakes = declared(name).mistakes(options, "objective.")
+    mistakes = declaration_of(name).mistakes(options, "objective.")
     for mistake in mistakes:
         del objective[mistake.option]
     return [wrong_option(mistake, origins) for mistake in mistakes]
@@ -103,7 +103,7 @@ def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigErr
 def bring(values: dict[str, Any], origins: dict[str, str]) -> None:
     """Put in the settings that the objective comes with, where none are given."""
     name = type_of(values, "objective")
-    for key, value in declared(name).brings.items():
+    for key, value in declaration_of(name).brings.items():
         if key not in origins:
             put(values, key, value)
             origins[key] = f"the recipe of objective={name}"

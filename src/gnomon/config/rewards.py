@@ -13,7 +13,7 @@ __all__ = ["judged_by"]
 
 def judged_by(config: RunConfig) -> Iterator[ConfigError]:
     """Rewards without the verifier, where something else reads its verdicts or nothing reads the rewards."""
-    by, row = config.rollout.judged_by, config.objective.declared
+    by, row = config.rollout.judged_by, config.objective.declaration
     if config.rollout.judgements > 1 and by != "policy":
         yield ConfigError(
             "E118",

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from gnomon.config.placement import Dtypes, Placement
 from gnomon.objectives.declaration import Declaration, Need
-from gnomon.objectives.options import declared
+from gnomon.objectives.options import declaration_of
 
 __all__ = [
     "DEFAULTS",
@@ -28,7 +28,7 @@ __all__ = [
     "Rollout",
     "RunConfig",
     "at_resume",
-    "chained",
+    "chain_settings",
 ]
 
 
@@ -317,7 +317,7 @@ class Eval(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def completed(cls, supplied: Any) -> Any:
+    def complete(cls, supplied: Any) -> Any:
         """With what sets take from the main evaluation."""
         if not isinstance(supplied, dict) or not isinstance(supplied.get("sets"), dict):
             return supplied
@@ -360,31 +360,31 @@ class Objective(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def completed(cls, supplied: Any) -> Any:
+    def complete(cls, supplied: Any) -> Any:
         """With the defaults of the options that are missing."""
         if not isinstance(supplied, dict):
             return supplied
         name = supplied.get("type", cls.model_fields["type"].default)
         options = {key: value for key, value in supplied.items() if key != "type"}
-        return {"type": name, **declared(name).complete(options)}
+        return {"type": name, **declaration_of(name).complete(options)}
 
     @property
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
     @property
-    def declared(self) -> Declaration:
-        return declared(self.type)
+    def declaration(self) -> Declaration:
+        return declaration_of(self.type)
 
     @property
     def min_group(self) -> int:
         """The smallest group that can move the policy."""
-        return self.declared.least_group(self.options)
+        return self.declaration.least_group(self.options)
 
     @property
     def needs(self) -> frozenset[Need]:
         """Everything that a learner must provide for the objective with these options."""
-        return self.declared.needs_with(self.options)
+        return self.declaration.needs_with(self.options)
 
 
 def numbers(value: object) -> object:
@@ -560,7 +560,7 @@ def at_resume(key: str) -> AtResume | None:
     return next((mark for mark in field.metadata if isinstance(mark, AtResume)), None) if field else None
 
 
-def chained(section: Section) -> dict[str, Any]:
+def chain_settings(section: Section) -> dict[str, Any]:
     """The settings that enter the first record, as `Bytes` says."""
     body: dict[str, Any] = section.model_dump()
     prune(section, body)
@@ -568,7 +568,7 @@ def chained(section: Section) -> dict[str, Any]:
 
 
 def prune(section: Section, body: dict[str, Any]) -> None:
-    for name in section.declared.unrecorded(section.options) if isinstance(section, Objective) else ():
+    for name in section.declaration.unrecorded_options(section.options) if isinstance(section, Objective) else ():
         del body[name]
     for name, field in type(section).model_fields.items():
         mark = next((mark for mark in field.metadata if isinstance(mark, Bytes)), None)

@@ -31,7 +31,7 @@ __all__ = [
     "overrides",
     "put",
     "recipes",
-    "recorded",
+    "recorded_recipe",
     "to_toml",
     "value_of",
     "whole_key",
@@ -73,8 +73,8 @@ class Source:
 def load(path: Path) -> Source:
     """A TOML recipe as a source. Raises: ConfigErrors when the file is missing or no TOML."""
     try:
-        text = found(path).read_text("utf-8")
-        values = parsed(text)
+        text = find_recipe(path).read_text("utf-8")
+        values = parse(text)
     except OSError as error:
         near = sibling(path, lambda path: path.suffix == ".toml") or nearest(path.name, recipes())
         fix = f"{near} is a recipe" if near else "give a path relative to this folder: dir/recipe.toml"
@@ -96,7 +96,7 @@ def load(path: Path) -> Source:
     return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
     """The tables of a TOML text. Raises: TOMLDecodeError, also for a number too long for `int` and for deep nesting."""
     try:
         return tomllib.loads(text)
@@ -107,7 +107,7 @@ def parsed(text: str) -> dict[str, Any]:
         raise tomllib.TOMLDecodeError(f"{error} (at line {-longest[1]})") from error
 
 
-def found(path: Path) -> Path:
+def find_recipe(path: Path) -> Path:
     """The recipe itself, or the one of this name that ships."""
     return recipes().get(path.name, path) if path.parent == Path() and not path.exists() else path
 
@@ -118,7 +118,7 @@ def recipes() -> dict[str, Path]:
     return {file.name: file for file in sorted(every) if file.suffix == ".toml"}
 
 
-def recorded(path: Path) -> Source:
+def recorded_recipe(path: Path) -> Source:
     """The recipe of a run folder. A model of the hub has the commit that the run recorded.
 
     Raises: as `load`; ConfigErrors E068 for a run that was imported.
@@ -161,7 +161,9 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
             continue
         if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):
             why = "settings are written key=value, for example rollout.group=16"
-            problems.append(ConfigError("E003", f"{word!r} is not a setting", where=where, why=why, fix=written(word)))
+            problems.append(
+                ConfigError("E003", f"{word!r} is not a setting", where=where, why=why, fix=probable_setting(word))
+            )
             continue
         value = value_of(raw)
         whole = whole_key(key, value)
@@ -174,7 +176,7 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
     return Source(values, origins)
 
 
-def written(word: str) -> str:
+def probable_setting(word: str) -> str:
     """The setting that a word without `key=` probably means: an objective, a class of an environment, or a key."""
     if word in OPTIONS:
         return f"objective={word}"
@@ -212,7 +214,7 @@ def put(values: dict[str, Any], key: str, value: Any) -> None:
 
 def value_of(raw: str) -> Any:
     try:
-        return parsed(f"x = {raw}")["x"]
+        return parse(f"x = {raw}")["x"]
     except tomllib.TOMLDecodeError:
         return raw
 

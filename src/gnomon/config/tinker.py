@@ -34,7 +34,7 @@ def tinker(config: RunConfig) -> Iterator[ConfigError]:
             why=HERE if there else "the service samples only from weights that it stores",
             fix="engine=tinker" if there else "learner=tinker:MODEL, such as learner=tinker:Qwen/Qwen3-8B",
         )
-    for name, why, fix in refused(config) if there else ():
+    for name, why, fix in refusals(config) if there else ():
         yield ConfigError(
             "E048",
             f"{name} has a value that the Tinker service does not support",
@@ -44,7 +44,7 @@ def tinker(config: RunConfig) -> Iterator[ConfigError]:
         )
 
 
-def refused(config: RunConfig) -> Iterator[tuple[str, str, str]]:
+def refusals(config: RunConfig) -> Iterator[tuple[str, str, str]]:
     """Name of a setting, why the service does not support its value, and a setting to use instead."""
     lora, usual, rollout = config.policy.lora, Lora(), config.rollout
     if not config.policy.trains_adapter:
@@ -81,5 +81,5 @@ def refused(config: RunConfig) -> Iterator[tuple[str, str, str]]:
     if config.placement.samplers:
         yield "launch.type", "the service samples, so a cluster of samplers has no use", "launch=local"
     row = config.objective
-    if not row.type.startswith(OBJECT) and UNKNOWN & row.declared.needs:
+    if not row.type.startswith(OBJECT) and UNKNOWN & row.declaration.needs:
         yield "objective.type", f"{row.type} needs a critic or the whole distribution", "objective=grpo"

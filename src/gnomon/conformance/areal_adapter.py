@@ -39,7 +39,7 @@ def actor(batch: Any, engine: Any) -> Any:
     return module.PPOActor(config, engine)
 
 
-def padded(batch: Any, logp: Any) -> dict[str, Any]:
+def pad(batch: Any, logp: Any) -> dict[str, Any]:
     """What AReaL's workflows hand over: rows with prompt and completion, and 0 behind. Args: logp: at sampling."""
     import torch
 
@@ -95,5 +95,5 @@ def gradient(batch: Any) -> dict[str, Any]:
         train_batch=lambda data, loss_fn, loss_weight_fn: train_batch(batch, model, data, loss_fn, loss_weight_fn),
     )  # fmt: skip
     trainer = actor(batch, engine)
-    trainer._ppo_update(trainer._compute_advantages(padded(batch, old)))
+    trainer._ppo_update(trainer._compute_advantages(pad(batch, old)))
     return {name: value.grad.clone() for name, value in model.named_parameters()}

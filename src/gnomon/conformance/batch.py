@@ -29,7 +29,7 @@ class Row:
     """Log-probability of each token when it was sampled. Empty: the policy has not moved since."""
 
     @property
-    def sampled(self) -> tuple[int, ...]:
+    def sampled_ids(self) -> tuple[int, ...]:
         return self.mask or (1,) * len(self.completion)
 
     @property
@@ -60,7 +60,7 @@ class Batch:
     def body(self, name: str, model: str, reference: str) -> dict[str, Any]:
         """What is sent to the trainer. Args: name, what the trainer calls the objective; model, reference, folders."""
         rows = [
-            asdict(row) | {"mask": row.sampled, "group": index}
+            asdict(row) | {"mask": row.sampled_ids, "group": index}
             for index, group in enumerate(self.groups)
             for row in group
         ]

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from gnomon.conformance.batch import ALPHABET, Batch, Row, base, group_of
-from gnomon.conformance.expected import declared, every, variants
+from gnomon.conformance.expected import every, readings_of, variants
 from gnomon.conformance.policy import policies
 from gnomon.conformance.process import Trainer
-from gnomon.conformance.subject import SAME, Cell, Grade, Refused, Subject, apart, compared, plain
+from gnomon.conformance.subject import SAME, Cell, Grade, Refused, Subject, apart, compare_gradient, plain
 from gnomon.errors import ConfigError
 from gnomon.objectives import OPTIONS, advantages, objective, penalties, ratios
 from gnomon.objectives.row import Objective, Ratio
 from gnomon.objectives.tokens import Tokens
 from gnomon.theory.exact import moments, multisets
-from gnomon.theory.world import graded, outcomes, world
+from gnomon.theory.world import graded_reward, outcomes, world
 
 __all__ = ["CHECKS", "conform"]
 
@@ -34,7 +34,7 @@ def step(subject: Subject) -> Cell:
     """The gradient of one step. It decides which reading of the paper the others are held to."""
     batch = base()
     gradient = subject.step = subject.ask(batch)
-    right = [(reading, subject.expect(reading, batch)) for reading in declared(subject.row)]
+    right = [(reading, subject.expect(reading, batch)) for reading in readings_of(subject.row)]
     cell = subject.cell("one step", gradient, [(reading.text, each) for reading, each in right])
     if cell.grade is Grade.PASS:
         subject.reading = next(reading for reading, _ in right if reading.text == cell.text)
@@ -68,7 +68,7 @@ def expectation(subject: Subject) -> Cell:
     space = world(2)
     table = subject.policy.table(PROMPT, space)
     logits = table.detach()
-    possible = outcomes(space, logits, graded)
+    possible = outcomes(space, logits, graded_reward)
     members, orderings = multisets(len(space.answers), 2)
     chances = orderings * possible.chance[members].prod(dim=1)
     gradient = torch.zeros(subject.policy.size, dtype=torch.float64)
@@ -77,9 +77,9 @@ def expectation(subject: Subject) -> Cell:
         batch = Batch(groups=(group_of("".join(ALPHABET[i] for i in PROMPT), answers),), max_tokens=2)
         gradient += chance * subject.ask(batch)
     right = []
-    for reading in declared(subject.row):
+    for reading in readings_of(subject.row):
         mean = moments(reading.row, space, policy=logits, behavior=logits, possible=possible, group=2).mean
-        right.append((reading.text, subject.policy.pulled(table, mean.reshape(table.shape))))
+        right.append((reading.text, subject.policy.weighted_gradient(table, mean.reshape(table.shape))))
     cell = subject.cell("expected gradient", gradient, right)
     return replace(cell, equation=subject.row.expected_gradient)
 
@@ -109,7 +109,7 @@ def padding(subject: Subject) -> Cell:
         tuple(replace(row, prompt=prompt) for row in group)
         for prompt, group in zip(((0,), (0, 1, 1, 0), (1, 0)), base().groups, strict=True)
     )
-    cell = compared("padding", replace(base(), groups=groups), [plain(subject)], [], subject)
+    cell = compare_gradient("padding", replace(base(), groups=groups), [plain(subject)], [], subject)
     wrong = "prompts of other lengths in the step change it"
     return replace(cell, text=wrong) if cell.grade is Grade.FAIL and not cell.text else cell
 
@@ -125,7 +125,7 @@ def tools(subject: Subject) -> Cell:
         replace(reading, mask=every, text="the tokens of tools are trained"),
         replace(reading, by_turn=True, text="advantages are normalised within each turn"),
     ]
-    return compared("tokens of tools", Batch(groups=groups), [reading], wrong, subject)
+    return compare_gradient("tokens of tools", Batch(groups=groups), [reading], wrong, subject)
 
 
 def cut() -> Batch:
@@ -137,11 +137,11 @@ def cut() -> Batch:
     return Batch(groups=groups)
 
 
-def truncated(subject: Subject) -> Cell:
+def truncated_rollouts(subject: Subject) -> Cell:
     """Rollouts without an end token count like any other."""
     batch, reading = cut(), plain(subject)
     gone = subject.expect(reading, replace(batch, mask_truncated=True)) if subject.reading else None
-    cell = compared("truncated", batch, [reading], [], subject)
+    cell = compare_gradient("truncated", batch, [reading], [], subject)
     if cell.grade is Grade.FAIL and gone is not None and apart(subject.ask(batch), gone, subject.size) <= SAME:
         return replace(cell, text="truncated rollouts are left out of the loss")
     return cell
@@ -152,7 +152,7 @@ def overlong(subject: Subject) -> Cell:
     reading = plain(subject)
     right = [reading, replace(reading, counted=False, text="divided by the rollouts that are left")]
     wrong = [replace(reading, masks_truncated=False, text="the option changes nothing")]
-    return compared("truncated, masked", replace(cut(), mask_truncated=True), right, wrong, subject)
+    return compare_gradient("truncated, masked", replace(cut(), mask_truncated=True), right, wrong, subject)
 
 
 def alone(subject: Subject) -> Cell:
@@ -161,7 +161,7 @@ def alone(subject: Subject) -> Cell:
     reading = plain(subject)
     raw = replace(reading.row, advantage=advantages.raw)
     wrong = [replace(reading, row=raw, text="the advantage of a rollout without company is its reward")]
-    return compared("groups of one", Batch(groups=groups), [reading], wrong, subject)
+    return compare_gradient("groups of one", Batch(groups=groups), [reading], wrong, subject)
 
 
 def equal(subject: Subject) -> Cell:
@@ -171,14 +171,14 @@ def equal(subject: Subject) -> Cell:
         tuple(replace(row, reward=reward) for row in group[:3])
         for reward, group in zip(rewards, base().groups, strict=True)
     )
-    cell = compared("equal rewards", Batch(groups=groups), [plain(subject)], [], subject)
+    cell = compare_gradient("equal rewards", Batch(groups=groups), [plain(subject)], [], subject)
     if cell.error is None or cell.error > ROUNDED:
         wrong = "the rounding of equal rewards is divided by a deviation of nearly 0"
         return replace(cell, text=wrong) if cell.grade is Grade.FAIL and not cell.text else cell
     return replace(cell, grade=Grade.PASS, text="" if cell.error <= SAME else f"up to {cell.error:.0e} of a plain step")
 
 
-def failed(subject: Subject) -> Cell:
+def failed_verifier(subject: Subject) -> Cell:
     """A verifier failed on one rollout of a group. No paper has it: it must not count as a wrong answer."""
     first, *others = base().groups
     batch = replace(base(), groups=((*first[:2], replace(first[2], reward=None), first[3]), *others))
@@ -191,7 +191,7 @@ def failed(subject: Subject) -> Cell:
         replace(reading, whole_groups=True, counted=False, text="its group is left out of the step"),
     ]
     wrong = [replace(reading, failed=0.0, text="a failed rollout counts as reward 0")]
-    return compared("failed rollout", batch, right, wrong, subject)
+    return compare_gradient("failed rollout", batch, right, wrong, subject)
 
 
 def reversed_k3(tokens: Tokens) -> Tensor:
@@ -228,7 +228,7 @@ def kl(subject: Subject) -> Cell:
         replace(reading, penalty=k3_by_rollout, text="k3 under the ratio of the whole rollout, which descends no KL"),
         replace(reading, penalty=nothing, text="the option changes nothing"),
     ]
-    return compared("KL penalty", replace(base(), kl=0.1), right, wrong, subject)
+    return compare_gradient("KL penalty", replace(base(), kl=0.1), right, wrong, subject)
 
 
 def clip(subject: Subject) -> Cell:
@@ -241,12 +241,12 @@ def clip(subject: Subject) -> Cell:
     narrow = min(low, high) / 200
     edges = [1 + high - narrow, 1 + high + narrow, 1 - low + narrow, 1 - low - narrow]
 
-    def moved(row: Row, ratio: float) -> Row:
+    def move(row: Row, ratio: float) -> Row:
         old = subject.policy.logp(row) - torch.tensor(ratio, dtype=torch.float64).log()
         return replace(row, behavior_logp=tuple(old.tolist()))
 
     groups = tuple(
-        tuple(moved(row, edges[(index + shift) % 4]) for index, row in enumerate(group))
+        tuple(move(row, edges[(index + shift) % 4]) for index, row in enumerate(group))
         for shift, group in enumerate(base().groups)
     )
     changed: dict[str, Ratio] = {
@@ -257,7 +257,7 @@ def clip(subject: Subject) -> Cell:
         "the ratio is clipped from below too": partial(clamped_ratio, low=low, high=high),
     }
     wrong = [replace(reading, row=replace(reading.row, ratio=ratio), text=text) for text, ratio in changed.items()]
-    return compared("clip edges", replace(base(), groups=groups), [reading], wrong, subject)
+    return compare_gradient("clip edges", replace(base(), groups=groups), [reading], wrong, subject)
 
 
 def band(tokens: Tokens, *, low: float, high: float) -> Tensor:
@@ -275,7 +275,7 @@ def warm(subject: Subject) -> Cell:
     """Completions that were sampled at temperature 0.7."""
     reading = plain(subject)
     wrong = [replace(reading, temperature=False, text="logits are not divided by the temperature")]
-    return compared("temperature", replace(base(), temperature=0.7), [reading], wrong, subject)
+    return compare_gradient("temperature", replace(base(), temperature=0.7), [reading], wrong, subject)
 
 
 CHECKS: dict[str, Callable[[Subject], Cell]] = {
@@ -285,11 +285,11 @@ CHECKS: dict[str, Callable[[Subject], Cell]] = {
     "order of rows": order,
     "padding": padding,
     "tokens of tools": tools,
-    "truncated": truncated,
+    "truncated": truncated_rollouts,
     "truncated, masked": overlong,
     "groups of one": alone,
     "equal rewards": equal,
-    "failed rollout": failed,
+    "failed rollout": failed_verifier,
     "KL penalty": kl,
     "clip edges": clip,
     "temperature": warm,
@@ -299,7 +299,7 @@ CHECKS: dict[str, Callable[[Subject], Cell]] = {
 def row_of(name: str) -> Objective:
     try:
         row = objective(name)
-        declared(row)
+        readings_of(row)
     except ValueError as error:
         fix = "name rows that exist in OBJECTIVES of the trainer's file, such as grpo"
         raise ConfigError("E096", f"{name} cannot be tested", why=str(error), fix=fix) from None

@@ -16,18 +16,18 @@ from gnomon.objectives.credit import terminal
 from gnomon.objectives.row import Aggregate, Objective, Penalty, Scope
 from gnomon.objectives.tokens import Denominators, Tokens
 
-__all__ = ["Reading", "declared", "expected", "variants"]
+__all__ = ["Reading", "expected_gradient", "readings_of", "variants"]
 
 Kept = Callable[[Row], Sequence[int]]
 """1 for each token of a completion that the loss has."""
 
 
 def without_first(row: Row) -> Sequence[int]:
-    return (0, *row.sampled[1:])
+    return (0, *row.sampled_ids[1:])
 
 
 def sampled_mask(row: Row) -> Sequence[int]:
-    return row.sampled
+    return row.sampled_ids
 
 
 def every(row: Row) -> Sequence[int]:
@@ -35,7 +35,7 @@ def every(row: Row) -> Sequence[int]:
 
 
 def without_end(row: Row) -> Sequence[int]:
-    return tuple(int(keep and token != END) for keep, token in zip(row.sampled, row.completion, strict=True))
+    return tuple(int(keep and token != END) for keep, token in zip(row.sampled_ids, row.completion, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,10 @@ class Reading:
     """Whether a group with a failed rollout is left out as a whole."""
 
 
-def expected(policy: Policy, reading: Reading, batch: Batch, reference: Policy) -> Tensor:
+def expected_gradient(policy: Policy, reading: Reading, batch: Batch, reference: Policy) -> Tensor:
     """[parameters] the gradient of the maximised objective of a step."""
     if reading.penalised_reward:
-        batch, reading = penalised(policy, batch, reference), replace(reading, penalised_reward=False)
+        batch, reading = penalise(policy, batch, reference), replace(reading, penalised_reward=False)
     rows = list(batch.rows)
     broken = [
         reading.whole_groups and any(row.reward is None for row in group) for group in batch.groups for _ in group
@@ -107,7 +107,7 @@ def expected(policy: Policy, reading: Reading, batch: Batch, reference: Policy) 
     return reading.scale * row.coefficients(tokens, sizes) @ scores
 
 
-def penalised(policy: Policy, batch: Batch, reference: Policy) -> Batch:
+def penalise(policy: Policy, batch: Batch, reference: Policy) -> Batch:
     """The same step with log π/π_ref of each whole completion, times the weight, taken off its reward."""
 
     def less(row: Row) -> Row:
@@ -144,7 +144,7 @@ def credit(reading: Reading, batch: Batch, masks: Sequence[Tensor]) -> Tensor:
 
 def turn_of(row: Row) -> Tensor:
     """[tokens] the turn of each: one begins after the tokens of a tool."""
-    mask = torch.tensor(row.sampled)
+    mask = torch.tensor(row.sampled_ids)
     begins = (mask == 1) & (mask.roll(1) == 0)
     begins[0] = False
     return begins.long().cumsum(0)
@@ -153,7 +153,7 @@ def turn_of(row: Row) -> Tensor:
 SAMPLE = "the standard deviation is that of a sample (over N−1), the paper does not say which"
 
 
-def declared(row: Objective) -> list[Reading]:
+def readings_of(row: Objective) -> list[Reading]:
     """The readings of a row that its source allows, the row itself first."""
     if row.credit is not terminal or row.needs:
         raise ValueError(f"conform compares rows that need only rewards and log-probabilities, and {row.name} does not")
@@ -166,12 +166,12 @@ def declared(row: Objective) -> list[Reading]:
 
 
 def is_standardised(advantage: Callable[[Tensor], Tensor]) -> bool:
-    standard = (advantages.standardised, advantages.sample_standardised)
+    standard = (advantages.standardise, advantages.sample_standardised)
     return isinstance(advantage, partial) and advantage.func in standard
 
 
 def population(epsilon: float) -> partial[Tensor]:
-    return partial(advantages.standardised, epsilon=epsilon)
+    return partial(advantages.standardise, epsilon=epsilon)
 
 
 def sample(epsilon: float) -> partial[Tensor]:

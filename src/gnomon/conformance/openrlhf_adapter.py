@@ -74,7 +74,7 @@ def gradient(batch: Any) -> dict[str, Any]:
         raise NotImplementedError("OpenRLHF penalises truncated responses, and has no option that masks them")
     if batch.group_size < 2:
         raise NotImplementedError("OpenRLHF refuses n_samples_per_prompt=1 with these estimators")
-    theirs, model, masks = parts(), batch.policy(), batch.padded("mask")
+    theirs, model, masks = parts(), batch.policy(), batch.pad("mask")
     _, _, kind, mode = SETTINGS[batch.objective]
     low, high = (batch.options.get(name, 0.2) for name in ("clip_low", "clip_high"))
     loss = theirs.loss(low, high, token_level_loss=mode == "token-mean", policy_loss_type=kind)

@@ -49,7 +49,7 @@ class Policy:
         self.folder = folder
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
         self.shapes = {name: value.shape for name, value in self.model.named_parameters()}
-        self._scores = functools.cache(self._computed)
+        self._scores = functools.cache(self._compute)
         self.size = sum(value.numel() for value in self.model.parameters())
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
@@ -64,12 +64,14 @@ class Policy:
         """[tokens, parameters] the gradient of each log-probability."""
         return self._scores(row.prompt, row.completion, temperature)[1]
 
-    def _computed(
+    def _compute(
         self, prompt: tuple[int, ...], completion: tuple[int, ...], temperature: float
     ) -> tuple[Tensor, Tensor]:
         logits = self.logits((*prompt, *completion))[len(prompt) - 1 : -1] / temperature
         logp = logits.log_softmax(-1).gather(-1, torch.tensor(completion)[:, None])[:, 0]
-        return logp.detach(), torch.stack([self.pulled(logp, one) for one in torch.eye(len(logp), dtype=torch.float64)])
+        return logp.detach(), torch.stack(
+            [self.weighted_gradient(logp, one) for one in torch.eye(len(logp), dtype=torch.float64)]
+        )
 
     def table(self, prompt: Sequence[int], space: World) -> Tensor:
         """[prefixes, tokens] the logits after each prefix of a world, in the graph of the parameters."""
@@ -82,7 +84,7 @@ class Policy:
             start += len(text)
         return torch.stack([logits[prefix] for prefix in range(space.prefixes)])
 
-    def pulled(self, outputs: Tensor, weights: Tensor) -> Tensor:
+    def weighted_gradient(self, outputs: Tensor, weights: Tensor) -> Tensor:
         """[parameters] Σ weights · ∇outputs."""
         values = list(self.model.parameters())
         gradients = torch.autograd.grad(outputs, values, weights, retain_graph=True, allow_unused=True)

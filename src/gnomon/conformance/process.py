@@ -61,9 +61,9 @@ def trainer(word: str, python: str = sys.executable) -> Iterator[Trainer]:
         ) from error
     with process:
         try:
-            start = received(process)
+            start = receive(process)
             if "error" in start:
-                raise failed("the file of the trainer cannot be loaded", start["error"], "repair it")
+                raise failure("the file of the trainer cannot be loaded", start["error"], "repair it")
             yield Trainer(gradient=lambda body: gradient(process, body), objectives=start["objectives"])
         finally:
             process.kill()
@@ -74,7 +74,7 @@ def quiet() -> dict[str, str]:
     return {**os.environ, **silent, "TOKENIZERS_PARALLELISM": "false"}
 
 
-def received(process: subprocess.Popen[str]) -> dict[str, Any]:
+def receive(process: subprocess.Popen[str]) -> dict[str, Any]:
     """A line of the process. Raises: ResourceError E546 where it ends before that, or takes longer than `SECONDS`."""
     assert process.stdout
     late = Event()
@@ -105,14 +105,14 @@ def gradient(process: subprocess.Popen[str], body: dict[str, Any]) -> dict[str, 
     try:
         process.stdin.write(json.dumps(body) + "\n")
         process.stdin.flush()
-    except BrokenPipeError:  # It has ended; `received` says so.
+    except BrokenPipeError:  # It has ended; `receive` says so.
         with suppress(BrokenPipeError):
             process.stdin.close()
-    reply = received(process)
+    reply = receive(process)
     if "refused" in reply:
         raise NotImplementedError(reply["refused"])
     if "error" in reply:
-        raise failed("the trainer raised an error", reply["error"], REFUSE)
+        raise failure("the trainer raised an error", reply["error"], REFUSE)
     if "wrong" in reply:
         raise ConfigError(
             "E096", "what the trainer returns is not a gradient", why=reply["wrong"],
@@ -124,7 +124,7 @@ def gradient(process: subprocess.Popen[str], body: dict[str, Any]) -> dict[str, 
     }
 
 
-def failed(what: str, traceback: str, fix: str) -> ResourceError:
+def failure(what: str, traceback: str, fix: str) -> ResourceError:
     *_, last = traceback.strip().splitlines()
     if last.startswith(("ImportError", "ModuleNotFoundError")):
         fix = PYTHON

@@ -3,7 +3,7 @@
 Writes the objectives of the file as one line of JSON. Then it reads one batch per line of standard input as JSON, and
 writes one line of JSON: the values and the shape of the gradient of each parameter, or the reason why the trainer does
 not offer it, or why that is no gradient, or the error of the trainer. A trainer whose functions
-take padded tensors has them from the batch: `policy()`, `padded()` and `logp()`.
+take padded tensors has them from the batch: `policy()`, `pad()` and `logp()`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Sent(SimpleNamespace):
         """The reference model of a penalty."""
         return model_in(self.reference)
 
-    def padded(self, field: str, **options: Any) -> Any:
+    def pad(self, field: str, **options: Any) -> Any:
         """[rows, longest] a field of the rows with a number per token, zeros behind. Args: options: of the tensor."""
         import torch
 
@@ -65,7 +65,7 @@ class Sent(SimpleNamespace):
     def old_logp(self, now: Any) -> Any:
         """[rows, longest] those with which they were sampled. Args: now: those of the policy, if it has not moved."""
         moved = bool(self.rows[0].behavior_logp)
-        return self.padded("behavior_logp", dtype=now.dtype) if moved else now.detach()
+        return self.pad("behavior_logp", dtype=now.dtype) if moved else now.detach()
 
     def of_loss_alone(self) -> None:
         """Refuse what a trainer does outside its loss and its advantages.

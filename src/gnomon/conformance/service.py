@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gnomon.conformance.subject import Cell, Grade
 from gnomon.errors import ConfigError
-from gnomon.models.tinker import answer, first_model, opened, sdk
+from gnomon.models.tinker import answer, first_model, open_client, sdk
 
 __all__ = ["LOSSES", "Service", "conform_service"]
 
@@ -56,16 +56,16 @@ class Service:
     """
 
     def __init__(self, model: str = "") -> None:
-        self._client, self._types = opened(), sdk().types
+        self._client, self._types = open_client(), sdk().types
         self.model = model or first_model(FIX)
-        training = self._asked(
+        training = self._wait_for(
             self._client.create_lora_training_client(base_model=self.model, rank=RANK, seed=0), f"train {self.model}"
         )
-        self._state = self._asked(training.save_state("conform", overwrite=True), "save the state").path
-        self.before = self._scored(training)
+        self._state = self._wait_for(training.save_state("conform", overwrite=True), "save the state").path
+        self.before = self._score(training)
         self.rate = 1e-3
         for _ in range(2):  # The second time, the step is small enough to be linear.
-            most = float(np.abs(self.moved(self.cross(np.ones(len(self.before))))).max())
+            most = float(np.abs(self.logp_change(self.cross(np.ones(len(self.before))))).max())
             if not 0 < most < math.inf:
                 break
             self.rate *= MOVED / most
@@ -74,24 +74,25 @@ class Service:
 
     def sampler_logp(self) -> Values:
         """[tokens] the log-probabilities of the targets under the sampler's base model."""
-        sampling = self._asked(self._client.create_sampling_client(base_model=self.model), "sample")
+        sampling = self._wait_for(self._client.create_sampling_client(base_model=self.model), "sample")
         replies = [
-            self._asked(sampling.compute_logprobs(self._types.ModelInput.from_ints(list(row))), "score") for row in ROWS
+            self._wait_for(sampling.compute_logprobs(self._types.ModelInput.from_ints(list(row))), "score")
+            for row in ROWS
         ]
         return np.concatenate([np.array(each[1:], dtype=np.float64) for each in replies])
 
-    def moved(self, *passes: Pass, share: float = 1.0) -> Values:
+    def logp_change(self, *passes: Pass, share: float = 1.0) -> Values:
         """[tokens] how one step, after these passes, moves the log-probabilities. Args: share: of the usual rate."""
         loading = self._client.create_training_client_from_state_with_optimizer(self._state)
-        training = self._asked(loading, "load the state")
+        training = self._wait_for(loading, "load the state")
         for loss, examples in passes:
-            self._asked(training.forward_backward(list(examples), loss), f"compute {loss}")
+            self._wait_for(training.forward_backward(list(examples), loss), f"compute {loss}")
         params = self._types.AdamParams(
             learning_rate=share * self.rate * EPSILON, beta1=0.0, beta2=0.0, eps=EPSILON, weight_decay=0.0,
             grad_clip_norm=0.0,
         )  # fmt: skip
-        self._asked(training.optim_step(params), "take an optimiser step")
-        return self._scored(training) - self.before
+        self._wait_for(training.optim_step(params), "take an optimiser step")
+        return self._score(training) - self.before
 
     def cross(self, weights: Values, rows: Sequence[int] = (0, 1, 2)) -> Pass:
         return "cross_entropy", self._examples(rows, {"weights": weights})
@@ -111,13 +112,13 @@ class Service:
             for row in rows
         ]
 
-    def _scored(self, training: Any) -> Values:
+    def _score(self, training: Any) -> Values:
         examples = self._examples((0, 1, 2), {"weights": np.zeros(sum(LENGTHS))})
-        output = self._asked(training.forward(examples, "cross_entropy"), "score")
+        output = self._wait_for(training.forward(examples, "cross_entropy"), "score")
         return np.concatenate([each["logprobs"].to_numpy() for each in output.loss_fn_outputs]).astype(np.float64)
 
     @staticmethod
-    def _asked(future: Any, verb: str) -> Any:
+    def _wait_for(future: Any, verb: str) -> Any:
         return answer(future, verb, FIX)
 
 
@@ -131,12 +132,12 @@ def conform_service(names: Sequence[str] = (), model: str = "") -> list[Cell]:
         fix = f"gnomon conform URL {' '.join(LOSSES)}"
         raise ConfigError("E096", f"there is no check of the loss {unknown[0]!r}", where="OBJECTIVE", fix=fix)
     service = Service(model)
-    near = scored(service)
+    near = score_cell(service)
     if not 0 < service.moves < math.inf:
         what = "a step moves no log-probability, or moves it without end"
         return [near, cell("cross_entropy", "one step", Grade.FAIL, what)]
-    columns = np.stack([service.moved(service.cross(one)) for one in np.eye(len(service.before))], axis=1)
-    checks = {"cross_entropy": crossed, "importance_sampling": weighted, "ppo": clipped}
+    columns = np.stack([service.logp_change(service.cross(one)) for one in np.eye(len(service.before))], axis=1)
+    checks = {"cross_entropy": cross_cells, "importance_sampling": weight_cells, "ppo": clip_cells}
     return [near, *(each for name in names or LOSSES for each in checks[name](service, columns))]
 
 
@@ -144,7 +145,7 @@ def cell(loss: str, check: str, grade: Grade, text: str = "", **sizes: float) ->
     return Cell(objective=loss, check=check, grade=grade, text=text, equation=LOSSES[loss], **sizes)
 
 
-def scored(service: Service) -> Cell:
+def score_cell(service: Service) -> Cell:
     """Log-probabilities of the trainer and of the sampler, before any step."""
     error = float(np.abs(service.before - service.sampler_logp()).max())
     grade = Grade.PASS if error <= NEAR else Grade.FAIL
@@ -165,7 +166,7 @@ def step_cell(loss: str, check: str, moves: Values, right: Values, wrong: Mappin
     return cell(loss, check, Grade.FAIL, text, error=error, cosine=cosine, scale=along / size**2)
 
 
-def divided(kappa: Values) -> dict[str, Values]:
+def altered_kappa(kappa: Values) -> dict[str, Values]:
     """Coefficients of a loss that is divided, shortened or reversed, by what is done to it."""
     lengths = np.repeat(LENGTHS, LENGTHS)
     ends = np.cumsum(LENGTHS)
@@ -181,55 +182,55 @@ def divided(kappa: Values) -> dict[str, Values]:
     }
 
 
-def compared(
+def comparison(
     loss: str, service: Service, columns: Values, kappa: Values, others: Mapping[str, Values]
 ) -> Callable[..., Cell]:
     """A function of a check and its passes. Args: kappa, others: [tokens] declared, and those of faults by name."""
-    wrong = {text: columns @ each for text, each in {**divided(kappa), **others}.items()}
+    wrong = {text: columns @ each for text, each in {**altered_kappa(kappa), **others}.items()}
 
     def check(name: str, *passes: Pass) -> Cell:
-        return step_cell(loss, name, service.moved(*passes), columns @ kappa, wrong)
+        return step_cell(loss, name, service.logp_change(*passes), columns @ kappa, wrong)
 
     return check
 
 
-def crossed(service: Service, columns: Values) -> Iterator[Cell]:
+def cross_cells(service: Service, columns: Values) -> Iterator[Cell]:
     name, ones = "cross_entropy", np.ones(len(service.before))
-    plain = compared(name, service, columns, ones, {})
+    plain = comparison(name, service, columns, ones, {})
     yield plain("one step", service.cross(ones))
     some = np.resize([1.0, 0.5, -0.25, 0.0, 2.0], len(ones))
     absent = {"weights are not used": ones, "negative weights count as none": some.clip(0)}
-    yield compared(name, service, columns, some, absent)("weights", service.cross(some))
+    yield comparison(name, service, columns, some, absent)("weights", service.cross(some))
     alone = [service.cross(ones, [index]) for index in range(len(ROWS))]
     firsts = np.cumsum(LENGTHS)
     of_last = np.arange(len(ones)) >= firsts[-2]
     lost = {"only the last pass counts": ones * of_last, "passes are averaged": ones / len(ROWS)}
-    yield compared(name, service, columns, ones, lost)("several passes", *alone)
+    yield comparison(name, service, columns, ones, lost)("several passes", *alone)
     yield plain("order of rows", service.cross(ones, [2, 0, 1]))
     beside = ones * (np.arange(len(ones)) < LENGTHS[0])
-    yield compared(name, service, columns, beside, {})("beside longer rows", service.cross(beside))
-    half = service.moved(service.cross(ones), share=0.5)
+    yield comparison(name, service, columns, beside, {})("beside longer rows", service.cross(beside))
+    half = service.logp_change(service.cross(ones), share=0.5)
     yield step_cell(name, "half the rate", half, columns @ ones / 2, {"the learning rate is not used": columns @ ones})
 
 
-def weighted(service: Service, columns: Values) -> Iterator[Cell]:
+def weight_cells(service: Service, columns: Values) -> Iterator[Cell]:
     name, count = "importance_sampling", len(service.before)
     advantages, ratio = np.resize([1.0, -1.0, 0.5], count), np.resize([1.0, 0.5, 2.0, 1.3], count)
     same = np.ones(count)
-    yield compared(name, service, columns, advantages, {})("one step", service.policy(name, same, advantages))
+    yield comparison(name, service, columns, advantages, {})("one step", service.policy(name, same, advantages))
     faults = {
         "the ratio has no weight": advantages,
         "the ratio is upside down": advantages / ratio,
         "the ratio is clipped": kappa_of(ratio, advantages),
     }
-    check = compared(name, service, columns, ratio * advantages, faults)
+    check = comparison(name, service, columns, ratio * advantages, faults)
     yield check("ratios", service.policy(name, ratio, advantages))
 
 
-def clipped(service: Service, columns: Values) -> Iterator[Cell]:
+def clip_cells(service: Service, columns: Values) -> Iterator[Cell]:
     name, count = "ppo", len(service.before)
     advantages, same = np.resize([1.0, -1.0, 0.5], count), np.ones(count)
-    yield compared(name, service, columns, advantages, {})("one step", service.policy(name, same, advantages))
+    yield comparison(name, service, columns, advantages, {})("one step", service.policy(name, same, advantages))
     low, high = BAND
     ratio = np.resize([high + 0.05, high - 0.05, low + 0.05, low - 0.05], count)
     inside = (ratio > low) & (ratio < high)
@@ -238,7 +239,7 @@ def clipped(service: Service, columns: Values) -> Iterator[Cell]:
         "the clipped ratio is used alone, without the minimum": np.where(inside, ratio * advantages, 0.0),
         "the ratio has no weight": np.where(kappa_of(ratio, advantages) == 0, 0.0, advantages),
     }
-    check = compared(name, service, columns, kappa_of(ratio, advantages), faults)
+    check = comparison(name, service, columns, kappa_of(ratio, advantages), faults)
     yield check("clip edges", service.policy(name, ratio, advantages))
 
 

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from gnomon.conformance.batch import Batch
-from gnomon.conformance.expected import Reading, expected
+from gnomon.conformance.expected import Reading, expected_gradient
 from gnomon.conformance.policy import Policy
 from gnomon.conformance.process import Trainer
 from gnomon.errors import ConfigError
 from gnomon.objectives import OPTIONS
 from gnomon.objectives.row import Objective
 
-__all__ = ["SAME", "Cell", "Grade", "Refused", "Subject", "apart", "compared", "plain"]
+__all__ = ["SAME", "Cell", "Grade", "Refused", "Subject", "apart", "compare_gradient", "plain"]
 
 SAME = 2e-6
 """Largest error relative to the largest entry of a gradient: advantages are often computed in float32."""
@@ -96,7 +96,7 @@ class Subject:
 
     def expect(self, reading: Reading, batch: Batch) -> Tensor:
         try:
-            return expected(self.policy, reading, batch, self.reference)
+            return expected_gradient(self.policy, reading, batch, self.reference)
         except NotImplementedError as why:
             raise Refused(str(why)) from None
 
@@ -132,7 +132,9 @@ def apart(gradient: Tensor, expected: Tensor, size: float) -> float:
     return error if error == error else torch.inf
 
 
-def compared(check: str, batch: Batch, right: Sequence[Reading], wrong: Sequence[Reading], subject: Subject) -> Cell:
+def compare_gradient(
+    check: str, batch: Batch, right: Sequence[Reading], wrong: Sequence[Reading], subject: Subject
+) -> Cell:
     """The gradient of a batch against readings that pass and faults that have names."""
     gradient = subject.ask(batch)
     if subject.reading is None and check not in HELD_TO_ZERO:

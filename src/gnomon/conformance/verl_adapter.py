@@ -71,7 +71,7 @@ def gradient(batch: Any) -> dict[str, Any]:
         raise NotImplementedError("a reward of verl is a number; it has no word for a verifier that failed")
     if batch.mask_truncated:
         raise NotImplementedError("verl has no option that masks truncated responses")
-    model, masks = batch.policy(), batch.padded("mask")
+    model, masks = batch.policy(), batch.pad("mask")
     actor, credit = config(batch, masks), advantages(batch, masks)
     anchor = batch.logp(batch.anchor()).detach()
     for start in range(0, len(masks), batch.micro_batch):

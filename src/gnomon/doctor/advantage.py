@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gnomon.doctor.evidence import Evidence, Group
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.rates import ERRORS, percent, picked
+from gnomon.doctor.rates import ERRORS, percent, pick
 
 __all__ = ["find"]
 
@@ -26,7 +26,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
             name="advantage.zero",
             sentence=f"{len(flat)} of {len(groups)} groups with different rewards have only advantages of 0",
             fix="check the objective's advantage: gnomon exact NAME computes its expected gradient",
-            read=picked(flat, lambda rollout: True),
+            read=pick(flat, lambda rollout: True),
         )
         return
     signs = [(covariance(group), group) for group in groups if group not in flat]
@@ -40,7 +40,7 @@ def find(evidence: Evidence) -> Iterator[Finding]:
             "training makes rewarded replies less likely",
             fix="the advantage must increase with the reward: check its sign, and the reward that the objective gets "
             "(gnomon exact NAME)",
-            read=picked(against, lambda rollout: True),
+            read=pick(against, lambda rollout: True),
         )
 
 

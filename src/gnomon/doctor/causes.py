@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from gnomon.doctor.evidence import Evidence, Group, RecordedRollout
-from gnomon.doctor.judge import unearned
+from gnomon.doctor.judge import unearned_reward
 from gnomon.doctor.rollout import has_markers
 from gnomon.monitoring.endings import Ending
 
@@ -67,4 +67,4 @@ def of_rollout(rollout: RecordedRollout, group: Group) -> str:
 
 def beyond_parts(rollout: RecordedRollout) -> float:
     """The reward without what declared parts pay that need no right answer, such as one for the format."""
-    return rollout.reward - unearned(rollout)
+    return rollout.reward - unearned_reward(rollout)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gnomon.doctor.evidence import END, Evidence, Group
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.rates import ERRORS, level, percent, picked, share
+from gnomon.doctor.rates import ERRORS, level, percent, pick, share
 from gnomon.types import Kind
 
 __all__ = ["find"]
@@ -25,7 +25,7 @@ GAP = 0.15
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for check in (leak, too_hard, too_easy, memorised):
+    for check in (leak, too_hard, too_easy, memorisation):
         if finding := check(evidence):
             yield finding
 
@@ -45,7 +45,7 @@ def leak(evidence: Evidence) -> Finding | None:
         sentence=f"{len(shared)} of {len(test)} held-out tasks are also train tasks, apart from case and white space, "
         "so the held-out results do not measure new tasks",
         fix="remove these tasks from the train rows, or split by a key that copies share (env.split)",
-        read=picked(groups, lambda rollout: True),
+        read=pick(groups, lambda rollout: True),
     )
 
 
@@ -79,7 +79,7 @@ def too_hard(evidence: Evidence) -> Finding | None:
         "complete, parsed answer",
         fix=f"use easier tasks (options: gnomon config show env={evidence.recipe.get('env.type', 'ENV')}), add solved "
         "examples (env.shots=2), or warm the policy up: objective=sft rollout.demonstrations=FILE.jsonl",
-        read=picked(wrong, lambda rollout: not rollout.cut),
+        read=pick(wrong, lambda rollout: not rollout.cut),
     )
 
 
@@ -96,7 +96,7 @@ def too_easy(evidence: Evidence) -> Finding | None:
         sentence=f"in {percent(len(solved) / len(groups))} of the groups every rollout is right, and the first weights "
         f"solve {percent(right.mean)} of the tasks",
         fix="use harder tasks, or replace groups without a difference: " + evidence.again("rollout.refill=10"),
-        read=picked(solved, lambda rollout: True),
+        read=pick(solved, lambda rollout: True),
     )
 
 
@@ -106,7 +106,7 @@ def contradictory(groups: list[Group]) -> float:
     return sum(conflicts) / len(conflicts)
 
 
-def memorised(evidence: Evidence) -> Finding | None:
+def memorisation(evidence: Evidence) -> Finding | None:
     """Right in training and not on held-out tasks, while both began alike."""
     last = max((group[0].step for group in evidence.held_out), default=0)
     early = share([g for g in evidence.groups if g[0].step == 0], lambda rollout: rollout.right)
@@ -127,7 +127,7 @@ def memorised(evidence: Evidence) -> Finding | None:
         f"{percent(before.mean)}",
         fix="train on more distinct tasks, for fewer steps, or with regularize.kl=0.01",
         since=max(1, last),
-        read=picked([g for g in evidence.held_out if g[0].step == last], lambda rollout: not rollout.right),
+        read=pick([g for g in evidence.held_out if g[0].step == last], lambda rollout: not rollout.right),
     )
 
 

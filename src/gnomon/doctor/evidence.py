@@ -147,8 +147,8 @@ def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) 
         status=reader.status.value,
         reason=reader.reason,
         steps=reader.steps,
-        groups=grouped(records, "rollout"),
-        held_out=grouped(records, "held_out"),
+        groups=group_rollouts(records, "rollout"),
+        held_out=group_rollouts(records, "held_out"),
         tasks={
             (splits[r.body["of"]], r.task): r.body
             for r in records
@@ -157,7 +157,7 @@ def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) 
         metrics=tuple((r.step or 0, r.body["metrics"]) for r in reader.records("step")),
         recipe=at_commits(leaves(tomllib.loads(reader.recipe)), reader.manifest.get("hub")),
         tier=str(reader.manifest.get("tier", "")),
-        alarms=tuple(alarms(reader)) if reader.steps <= ALARMS else noted(reader),
+        alarms=tuple(alarms(reader)) if reader.steps <= ALARMS else recorded_alarms(reader),
         train_tasks=tuple(train_tasks),
     )
 
@@ -174,13 +174,13 @@ def steps_to_read(steps: Sequence[int]) -> list[int]:
     return [*steps[:END], *(steps[i] for i in places), *steps[-END - 1 :]]
 
 
-def noted(reader: RunReader) -> tuple[Alarm, ...]:
+def recorded_alarms(reader: RunReader) -> tuple[Alarm, ...]:
     names = ("name", "step", "sentence")
     events = ({name: event[name] for name in names} | {"read": tuple(event["read"])} for event in reader.alarms())
     return tuple(Alarm(**event) for event in events)
 
 
-def grouped(records: Sequence[Record], kind: str) -> tuple[Group, ...]:
+def group_rollouts(records: Sequence[Record], kind: str) -> tuple[Group, ...]:
     """The groups of rollouts of one kind; consecutive records of one step and task are a group."""
     spare = {(r.step, r.task) for r in records if r.kind == "task" and r.body["of"] == kind and r.body.get("spare")}
     matching = (record for record in records if record.kind == kind)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from gnomon.doctor.data import contradictory, real_groups
 from gnomon.doctor.evidence import END, Evidence, RecordedRollout
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.rates import exceeds, level, percent, picked, share
+from gnomon.doctor.rates import exceeds, level, percent, pick, share
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.verifiers.breakdown import lines
-from gnomon.verifiers.prices import RIGHT, paid
+from gnomon.verifiers.prices import RIGHT, payments
 
 __all__ = ["find"]
 
@@ -29,7 +29,7 @@ HACKED = ("canary.paid", "correct.falls", "behaviour.new", "sentinel.disagrees")
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for check in (fails, random, constant, paid_elsewhere, exploited, no_slot):
+    for check in (fails, random, constant, paid_elsewhere, exploitation, no_slot):
         if finding := check(evidence):
             yield finding
 
@@ -46,7 +46,7 @@ def fails(evidence: Evidence) -> Finding | None:
         sentence=f"the verifier or environment failed on {percent(rate.mean)} of the rollouts, such as: "
         f"{last_line(failures[0].verdict.detail)}; groups with such a rollout are not trained on",
         fix=f"correct the verifier, then judge the stored rollouts again: gnomon replay {evidence.run}",
-        read=picked(groups, lambda rollout: rollout.failed),
+        read=pick(groups, lambda rollout: rollout.failed),
     )
 
 
@@ -93,14 +93,14 @@ def constant(evidence: Evidence) -> Finding | None:
         name="judge.constant",
         sentence=f"all {len(rollouts)} rollouts have the reward {rollouts[0].reward:g}, although {what}",
         fix=f"gnomon audit {evidence.recipe.get('env.type', 'ENV')}   # searches for wrong answers that are accepted",
-        read=picked(groups, lambda rollout: True),
+        read=pick(groups, lambda rollout: True),
     )
 
 
 def paid_elsewhere(evidence: Evidence) -> Finding | None:
     """Parts that need no right answer make most of the difference within groups, and pay as much as being right."""
     groups = evidence.end or evidence.groups
-    free = level(groups, unearned)
+    free = level(groups, unearned_reward)
     price = max((part.weight for g in groups for s in g for part in s.verdict.parts if part.name == RIGHT), default=0.0)
     steps = [metrics for step, metrics in evidence.metrics if step in set(evidence.read[-END:])]
     if free is None or price <= 0 or free.mean < ELSEWHERE * price or not steps:
@@ -111,7 +111,7 @@ def paid_elsewhere(evidence: Evidence) -> Finding | None:
     if variance <= ELSEWHERE:
         return None
     names = ", ".join(line.part for line in loose if line.paid > 0)
-    start = level(evidence.start, unearned)
+    start = level(evidence.start, unearned_reward)
     early = start is not None and start.mean >= ELSEWHERE * price
     return Finding(
         name="judge.paid_elsewhere",
@@ -119,19 +119,19 @@ def paid_elsewhere(evidence: Evidence) -> Finding | None:
         f"pays {price:g}, and makes {percent(variance)} of the reward difference within groups",
         fix=ADVICE["parts.jump"],
         since=0 if early else max(1, evidence.read[-END] if evidence.end else 1),
-        read=picked(groups, lambda rollout: not rollout.right and unearned(rollout) > 0),
+        read=pick(groups, lambda rollout: not rollout.right and unearned_reward(rollout) > 0),
     )
 
 
-def unearned(rollout: RecordedRollout) -> float:
+def unearned_reward(rollout: RecordedRollout) -> float:
     """What parts paid that do not need a right answer."""
     gates = {part.name: part.gate for part in rollout.verdict.parts}
     return math.fsum(
-        value for name, value in paid(rollout.verdict.parts).items() if name != RIGHT and gates[name] != RIGHT
+        value for name, value in payments(rollout.verdict.parts).items() if name != RIGHT and gates[name] != RIGHT
     )
 
 
-def exploited(evidence: Evidence) -> Finding | None:
+def exploitation(evidence: Evidence) -> Finding | None:
     """An alarm showed rewards without right answers."""
     alarm = next((alarm for alarm in evidence.alarms if alarm.name in HACKED), None)
     if alarm is None:

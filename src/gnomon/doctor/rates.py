@@ -19,7 +19,7 @@ __all__ = [
     "fell",
     "level",
     "percent",
-    "picked",
+    "pick",
     "rose",
     "share",
     "windows",
@@ -65,11 +65,11 @@ def excess_of(evidence: Evidence, holds: Callable[[RecordedRollout], bool], thre
     """Where more than a share of the rollouts has a property: at the start, or else at the end of the run."""
     rate = share(evidence.start, holds)
     if rate is not None and exceeds(rate, threshold):
-        return Excess(rate=rate.mean, since=0, addresses=picked(evidence.start, holds))
+        return Excess(rate=rate.mean, since=0, addresses=pick(evidence.start, holds))
     rate = share(evidence.end, holds)
     if rate is None or not exceeds(rate, threshold):
         return None
-    return Excess(rate=rate.mean, since=first_step(evidence, holds, threshold), addresses=picked(evidence.end, holds))
+    return Excess(rate=rate.mean, since=first_step(evidence, holds, threshold), addresses=pick(evidence.end, holds))
 
 
 def first_step(evidence: Evidence, holds: Callable[[RecordedRollout], bool], threshold: float) -> int:
@@ -86,7 +86,7 @@ def by_step(evidence: Evidence) -> Iterator[tuple[int, list[Group]]]:
         yield step, list(groups)
 
 
-def picked(groups: Sequence[Group], holds: Callable[[RecordedRollout], bool]) -> tuple[str, ...]:
+def pick(groups: Sequence[Group], holds: Callable[[RecordedRollout], bool]) -> tuple[str, ...]:
     """Addresses of rollouts with a property, of different groups as far as there are any."""
     matches = [[rollout.address for rollout in group if holds(rollout)] for group in groups]
     first = [addresses[0] for addresses in matches if addresses]

@@ -37,7 +37,7 @@ def examine_recipe(what: str, words: Sequence[str] = ()) -> list[Finding]:
             for problem in error.errors
         ]
     env = make_env(config.env)
-    return [*leaks(env, config), *few_tasks(env, config), *forced(config), *audit_findings(env, config)]
+    return [*leaks(env, config), *few_tasks(env, config), *forced_renderer(config), *audit_findings(env, config)]
 
 
 def leaks(env: Env, config: RunConfig) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def few_tasks(env: Env, config: RunConfig) -> Iterator[Finding]:
         )
 
 
-def forced(config: RunConfig) -> Iterator[Finding]:
+def forced_renderer(config: RunConfig) -> Iterator[Finding]:
     """A renderer that is not the one of the model folder."""
     if why := foreign(leaves(config.model_dump())):
         yield Finding(name="rollout.template", sentence=why, fix="policy.renderer=auto")

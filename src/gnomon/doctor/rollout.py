@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.doctor.evidence import Evidence, RecordedRollout
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.rates import excess_of, percent, picked, share
+from gnomon.doctor.rates import excess_of, percent, pick, share
 from gnomon.errors import GnomonError
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.monitoring.endings import Ending, longer, mostly_truncated
@@ -42,8 +42,8 @@ SHORT = 8
 
 def find(evidence: Evidence) -> Iterator[Finding]:
     """Findings about rollouts. The more frequent of truncated and unparsable replies comes first."""
-    mute = (truncated, unparsable) if by_limit(evidence) else (unparsable, truncated)
-    for check in (no_room, template, malformed, no_end, *mute, limited, alike):
+    mute = (truncation, unparsable) if by_limit(evidence) else (unparsable, truncation)
+    for check in (no_room, template, malformed_calls, no_end, *mute, limits_reached, alike):
         if finding := check(evidence):
             yield finding
 
@@ -84,7 +84,7 @@ def template(evidence: Evidence) -> Finding | None:
             name="rollout.template",
             sentence=f"{why}; {percent(poor.mean)} of the first replies have no answer or do not end",
             fix=evidence.again("policy.renderer=auto"),
-            read=picked(evidence.start, lambda rollout: rollout.ending is not Ending.ANSWERED),
+            read=pick(evidence.start, lambda rollout: rollout.ending is not Ending.ANSWERED),
         )
     if marked is None:
         return None
@@ -98,7 +98,7 @@ def template(evidence: Evidence) -> Finding | None:
     )
 
 
-def malformed(evidence: Evidence) -> Finding | None:
+def malformed_calls(evidence: Evidence) -> Finding | None:
     """Tool calls that cannot be read."""
     excess = excess_of(evidence, lambda rollout: rollout.malformed_call, MALFORMED)
     if excess is None:
@@ -127,7 +127,7 @@ def no_end(evidence: Evidence) -> Finding | None:
     )
 
 
-def truncated(evidence: Evidence) -> Finding | None:
+def truncation(evidence: Evidence) -> Finding | None:
     """Replies that a limit ends."""
     excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.TRUNCATED, TRUNCATED)
     if excess is None:
@@ -151,7 +151,7 @@ OTHER_LIMITS = {
 """Settings that end an episode, with what they set."""
 
 
-def limited(evidence: Evidence) -> Finding | None:
+def limits_reached(evidence: Evidence) -> Finding | None:
     """Episodes that end at a limit of turns, context or time before they have an answer."""
     excess = excess_of(evidence, lambda rollout: rollout.ending is Ending.LIMITED, TRUNCATED)
     if excess is None:
@@ -187,7 +187,7 @@ def unparsable(evidence: Evidence) -> Finding | None:
         fix=f"{ADVICE['answers.unreadable']}; gnomon replay {evidence.run} env.strictness=last judges these replies "
         f"leniently ({RECIPE} has the present setting)",
         since=unreadable.since,
-        read=picked(groups, lambda rollout: rollout.ending is Ending.UNREADABLE),
+        read=pick(groups, lambda rollout: rollout.ending is Ending.UNREADABLE),
     )
 
 
@@ -211,7 +211,7 @@ def alike(evidence: Evidence) -> Finding | None:
         f"(rollout.temperature={evidence.recipe.get('rollout.temperature', 1.0):g})",
         fix="give every rollout of a group its own seed, or raise the temperature: "
         + evidence.again("rollout.temperature=1.0"),
-        read=picked(equal, lambda rollout: True),
+        read=pick(equal, lambda rollout: True),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from gnomon.config import recorded, resolve
+from gnomon.config import recorded_recipe, resolve
 from gnomon.doctor import advantage, data, judge, program, rollout, update
 from gnomon.doctor.causes import causes
 from gnomon.doctor.evidence import Evidence, evidence_of
@@ -113,7 +113,7 @@ def examine(reader: RunReader, *, trust: bool = False) -> Diagnosis:
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    finders = (data.find, program.find, rollout.find, judge.find, advantage.find, update.find, stopped)
+    finders = (data.find, program.find, rollout.find, judge.find, advantage.find, update.find, error_end)
     findings = in_order(chain.from_iterable(find(evidence) for find in finders))
     return Diagnosis(
         run=evidence.run,
@@ -126,7 +126,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     )
 
 
-def stopped(evidence: Evidence) -> Iterator[Finding]:
+def error_end(evidence: Evidence) -> Iterator[Finding]:
     """A run that an error ended."""
     if evidence.status == "failed":
         first, *rest = [line.strip() for line in evidence.reason.splitlines()] or ["an unknown error"]
@@ -167,7 +167,7 @@ def change(evidence: Evidence) -> Change | None:
 def train_tasks(reader: RunReader, trust: bool) -> Iterator[tuple[str, str]]:
     """Id and prompt of train tasks of the run's environment; none where it cannot be made."""
     try:
-        config, _ = resolve([recorded(reader.folder / RECIPE)])
+        config, _ = resolve([recorded_recipe(reader.folder / RECIPE)])
         require_trusted(reader, config, trust)
         tasks = make_env(config.env).tasks("train")
     except (GnomonError, OSError, TypeError, ValueError):

@@ -9,7 +9,7 @@ from gnomon.config.choices import rates
 from gnomon.doctor.data import real_groups
 from gnomon.doctor.evidence import END, Evidence
 from gnomon.doctor.finding import Finding
-from gnomon.doctor.rates import apart, fell, level, percent, picked, rose, windows
+from gnomon.doctor.rates import apart, fell, level, percent, pick, rose, windows
 
 __all__ = ["find", "growing"]
 
@@ -53,7 +53,7 @@ def stale(evidence: Evidence) -> Finding | None:
         sentence=what,
         fix="make the engine's load() take over the weights and compare a probe, as gnomon.loop.Embedded does",
         since=0 if frozen else 1,
-        read=picked(evidence.end or evidence.groups, lambda rollout: True),
+        read=pick(evidence.end or evidence.groups, lambda rollout: True),
     )
 
 
@@ -77,7 +77,7 @@ def mismatch(evidence: Evidence) -> Finding | None:
         f"median over steps (tier {evidence.tier or 'unknown'})",
         fix="let the engine return the log-probabilities that it sampled with, after temperature and masks; "
         + evidence.again("policy.dtype=float32"),
-        read=picked(evidence.groups, lambda rollout: True),
+        read=pick(evidence.groups, lambda rollout: True),
     )
 
 
@@ -102,7 +102,7 @@ def too_large(evidence: Evidence) -> Finding | None:
         f"errors{entropy_change} (optim.lr={lr:g}{than})",
         fix=evidence.again(f"optim.lr={lower:g}"),
         since=best + 1,
-        read=picked(evidence.end, lambda rollout: not rollout.right),
+        read=pick(evidence.end, lambda rollout: not rollout.right),
     )
 
 
@@ -120,7 +120,7 @@ def too_small(evidence: Evidence) -> Finding | None:
         sentence=f"the mean reward went from {first.mean:.2f} to {rewards[1][0].mean:.2f}, which is noise"
         f"{entropy_note}; optim.lr={lr:g} is {usual / lr:.3g} times below the usual rate for this model",
         fix=evidence.again(f"optim.lr={usual:g}"),
-        read=picked(evidence.end, lambda rollout: True),
+        read=pick(evidence.end, lambda rollout: True),
     )
 
 
@@ -149,7 +149,7 @@ def entropy_collapse(evidence: Evidence) -> Finding | None:
         "of the last groups all rewards are equal although not all replies are right",
         fix=evidence.again("regularize.entropy=0.01") + "   # or objective=dapo, or a lower optim.lr",
         since=evidence.read[-END],
-        read=picked(stuck, lambda rollout: not rollout.right),
+        read=pick(stuck, lambda rollout: not rollout.right),
     )
 
 
@@ -171,5 +171,5 @@ def length_runaway(evidence: Evidence) -> Finding | None:
         f"ones went from {percent(right[0].mean)} to {percent(right[1].mean)}",
         fix=evidence.again("objective=dr_grpo", "regularize.overlong=0.25") + "   # no advantage for length",
         since=evidence.read[-END],
-        read=picked(evidence.end, lambda rollout: not rollout.right),
+        read=pick(evidence.end, lambda rollout: not rollout.right),
     )

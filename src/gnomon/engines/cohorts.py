@@ -55,17 +55,17 @@ class Cohorts:
         """Sample a token of every row that has begun. Returns: the rows that ended by it, by number."""
         self._waiting = [number for number in self._waiting if number in self.rows]
         if 2 * len(self._waiting) >= len(self.rows):
-            self._cohorts += self._begun()
+            self._cohorts += self._begin()
             self._waiting = []
         ended: list[tuple[int, Completion]] = []
         for index, (running, numbers) in enumerate(self._cohorts):
-            tokens = self._sampled(running, numbers, ended)
+            tokens = self._sample(running, numbers, ended)
             remaining = running.grow(tokens)
             self._cohorts[index] = running, [numbers[row] if tokens[row] is not None else None for row in remaining]
         self._cohorts = [cohort for cohort in self._cohorts if any(number is not None for number in cohort[1])]
         return ended
 
-    def _begun(self) -> Iterator[tuple[Running, list[int | None]]]:
+    def _begin(self) -> Iterator[tuple[Running, list[int | None]]]:
         """The rows that wait, in batches that the model can decode."""
         apart: dict[int, list[int | None]] = {}
         for number in self._waiting:
@@ -75,7 +75,7 @@ class Cohorts:
             prompts = [self.rows[number].request.prompt_ids for number in numbers if number is not None]
             yield Running(self.policy, prompts, self._caching), numbers
 
-    def _sampled(
+    def _sample(
         self, running: Running, numbers: Sequence[int | None], ended: list[tuple[int, Completion]]
     ) -> list[int | None]:
         """The next token of every row; None where a row has ended."""

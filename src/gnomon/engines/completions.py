@@ -43,7 +43,7 @@ class Completions:
         Raises: ResourceError E551 if the server returns none; E552 if its tokens are others.
         """
         body = {"model": self.model, "prompt": list(ids), "max_tokens": 1, "temperature": 1.0}
-        logprobs = echoed(self._post(body | {"echo": True, "logprobs": 1}), len(ids))
+        logprobs = echo_logps(self._post(body | {"echo": True, "logprobs": 1}), len(ids))
         if not logprobs:
             logprobs = by_id(self._post(body | {"prompt_logprobs": 0}), ids)
         if not logprobs:
@@ -69,14 +69,14 @@ class Completions:
 
     def _first_model(self) -> str:
         try:
-            return str(self._exchanged("GET", "/v1/models")["data"][0]["id"])
+            return str(self._exchange("GET", "/v1/models")["data"][0]["id"])
         except (KeyError, IndexError, TypeError):
-            raise self._failed("its list of models has no names", "pass the name with --model") from None
+            raise self._failure("its list of models has no names", "pass the name with --model") from None
 
     def _post(self, body: dict[str, Any]) -> Any:
-        return self._exchanged("POST", "/v1/completions", body)
+        return self._exchange("POST", "/v1/completions", body)
 
-    def _exchanged(self, verb: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    def _exchange(self, verb: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The body of the answer."""
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -89,27 +89,29 @@ class Completions:
                 answer = connection.getresponse()
                 data = answer.read(MAX_BYTES)
         except ssl.SSLError as error:
-            raise self._failed(f"TLS: {error.reason or error}", self.url.replace("https:", "http:", 1)) from None
+            raise self._failure(f"TLS: {error.reason or error}", self.url.replace("https:", "http:", 1)) from None
         except TimeoutError:
-            raise self._failed(f"no answer within {self.seconds:g} seconds", "a larger --seconds") from None
+            raise self._failure(f"no answer within {self.seconds:g} seconds", "a larger --seconds") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._failed(str(error) or type(error).__name__, "start the server, and repeat the command") from None
+            raise self._failure(
+                str(error) or type(error).__name__, "start the server, and repeat the command"
+            ) from None
         if answer.status != 200:
-            raise self._refused(verb, path, answer.status, data)
+            raise self._refusal(verb, path, answer.status, data)
         try:
             return json.loads(data)
         except ValueError:
-            raise self._failed(f"its answer to {verb} {path} is not JSON", "give the address of the API") from None
+            raise self._failure(f"its answer to {verb} {path} is not JSON", "give the address of the API") from None
 
-    def _refused(self, verb: str, path: str, status: int, data: bytes) -> ResourceError:
+    def _refusal(self, verb: str, path: str, status: int, data: bytes) -> ResourceError:
         why = f"{verb} {path} has the status {status}: {data[:300].decode('utf-8', 'replace').strip()}"
         if status == 400 and (b"token" in data.lower() and b"vocab" in data.lower()):
             return self.other(why)
         fixes = dict.fromkeys((401, 403), "--key NAME, the environment variable that has the server's key")
         fixes |= {404: "give the address of a server with the route /v1/completions, and a model's name with --model"}
-        return self._failed(why, fixes.get(status, "read the server's log"))
+        return self._failure(why, fixes.get(status, "read the server's log"))
 
-    def _failed(self, why: str, fix: str) -> ResourceError:
+    def _failure(self, why: str, fix: str) -> ResourceError:
         return ResourceError("E550", "the server does not answer", where=self.url, why=why, fix=fix)
 
 
@@ -120,7 +122,7 @@ def usable_port(url: str) -> bool:
         return False
 
 
-def echoed(body: Any, tokens: int) -> list[float | None]:
+def echo_logps(body: Any, tokens: int) -> list[float | None]:
     """Log-probabilities of the prompt in an answer to `echo`; empty if there are none."""
     try:
         logprobs = body["choices"][0]["logprobs"]["token_logprobs"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon.engines.branches import Branches
 from gnomon.engines.endings import Endings
 from gnomon.engines.noise import Noise, sample_tokens
-from gnomon.engines.replay import Replay, captured
+from gnomon.engines.replay import Replay, capture_pass
 from gnomon.models.policy import Policy
 from gnomon.models.projection import Truncation, entropy_of, logp_of
 from gnomon.models.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ class Decoder:
         self._waiting: deque[int] = deque()
         """Rows that no pass has held yet, in order."""
         self._branches, self._layout = Branches(), policy.decode()
-        self._replay = Replay(policy, self._layout, captured) if on_current_device(policy) else None
+        self._replay = Replay(policy, self._layout, capture_pass) if on_current_device(policy) else None
         self._admitted, self._endings = 0, Endings(policy.tokenizer)
 
     def admit(self, request: Request, version: int = 0) -> int:

@@ -108,14 +108,14 @@ class Embedded:
                     decoder.drop(number)
                     del answers[number]
         except Exception as error:  # Whoever waits is told, and whoever asks next begins anew.
-            for answer in self._unanswered():
+            for answer in self._take_waiting():
                 answer.set_exception(error)
         finally:
             self._decoder = None
-            for answer in self._unanswered():
+            for answer in self._take_waiting():
                 answer.cancel()
 
-    def _unanswered(self) -> list[Answer]:
+    def _take_waiting(self) -> list[Answer]:
         """Take away all that wait."""
         answers = [*self._answers.values(), *(answer for _, answer in self._waiting)]
         self._waiting.clear()
@@ -185,9 +185,9 @@ class Embedded:
         shortest, longest = min(prompts, key=len), max(prompts, key=len)
         most = min(reach, getattr(self.policy.model.config, "max_position_embeddings", reach)) - tokens
         distinct = list(dict.fromkeys([*prompts, (longest * LONG)[: max(min(LONG, most), len(longest))]]))
-        return self._compared([shortest], rows, min(GLANCE, tokens)) or self._compared(distinct, rows, tokens)
+        return self._measure_gap([shortest], rows, min(GLANCE, tokens)) or self._measure_gap(distinct, rows, tokens)
 
-    def _compared(self, prompts: Sequence[tuple[int, ...]], rows: int, tokens: int) -> float:
+    def _measure_gap(self, prompts: Sequence[tuple[int, ...]], rows: int, tokens: int) -> float:
         """`measure` of some completions of each prompt."""
         requests = [
             Request(
@@ -198,10 +198,10 @@ class Embedded:
             for index, prompt in enumerate(prompts)
             for row in range(rows)
         ]
-        completions = decoded(decoder_of(self.policy, self._threads), requests)
+        completions = decode(decoder_of(self.policy, self._threads), requests)
         gaps = [
-            (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - reported(mine)).abs().max()
-            for prompt, mine in zip(prompts, batched(completions, rows), strict=True)
+            (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - reported_logps(mine)).abs().max()
+            for prompt, mine in zip(prompts, batches(completions, rows), strict=True)
         ]
         return float(torch.stack(gaps).max())
 
@@ -213,7 +213,7 @@ def decoder_of(policy: Policy, threads: Threads) -> Batch:
     return Lanes(policy, threads) if threads.count > 1 and policy.device.type == "cpu" else Decoder(policy)
 
 
-def decoded(decoder: Batch, requests: Sequence[Request]) -> list[Completion]:
+def decode(decoder: Batch, requests: Sequence[Request]) -> list[Completion]:
     """The completions of requests that join a running batch, a few before each token."""
     waiting, completions = deque(requests), dict[int, Completion]()
     while waiting or decoder.rows:
@@ -223,10 +223,10 @@ def decoded(decoder: Batch, requests: Sequence[Request]) -> list[Completion]:
     return [completions[number] for number in sorted(completions)]
 
 
-def reported(completions: Sequence[Completion]) -> Tensor:
+def reported_logps(completions: Sequence[Completion]) -> Tensor:
     """The reported log-probabilities, one completion after the other."""
     return torch.tensor([logp for completion in completions for logp in completion.logprobs], device="cpu")
 
 
-def batched(completions: Sequence[Completion], size: int) -> list[Sequence[Completion]]:
+def batches(completions: Sequence[Completion], size: int) -> list[Sequence[Completion]]:
     return [completions[start : start + size] for start in range(0, len(completions), size)]

@@ -32,8 +32,8 @@ def words(block: Tensor, key: Tensor) -> Tensor:
     Args: block: [B, n] int64, counters below 2**63; key: [B, 2] int64.
     Source: Salmon et al. 2011 (Philox4x64-10), as `gnomon.keys.philox4x64`.
     """
-    factor = torch.tensor([signed(word) for word in MULTIPLY], device=block.device).view(2, 1, 1)
-    weyl = torch.tensor([signed(word) for word in WEYL], device=block.device).view(2, 1, 1)
+    factor = torch.tensor([to_int64(word) for word in MULTIPLY], device=block.device).view(2, 1, 1)
+    weyl = torch.tensor([to_int64(word) for word in WEYL], device=block.device).view(2, 1, 1)
     first = torch.stack([block, torch.zeros_like(block)])
     """The words a and c of every counter; `second` has b and d."""
     second = torch.zeros_like(first)
@@ -60,6 +60,6 @@ def high(value: Tensor, bits: int) -> Tensor:
     return (value >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
-def signed(word: int) -> int:
+def to_int64(word: int) -> int:
     """The int64 of the same 64 bits."""
     return word - (1 << 64) if word >> 63 else word

@@ -108,7 +108,7 @@ class Receipts:
         self._last = new
         if old.learner == new.learner:
             return None
-        receipt = compared(old, new)
+        receipt = compare_versions(old, new)
         self._stats = merge(self._stats, receipt.stats)
         if receipt.proven:
             self._base = new
@@ -137,12 +137,12 @@ def share_of(change: Sequence[float], of: Sequence[float]) -> Share:
 
 
 def deviations(a: Sequence[float], b: Sequence[float]) -> float:
-    both = [x * y for x, y in zip(limited(a), limited(b), strict=True)]
+    both = [x * y for x, y in zip(limit(a), limit(b), strict=True)]
     spread = math.sqrt(math.fsum(x * x for x in both))
     return math.fsum(both) / spread if spread else 0.0
 
 
-def limited(values: Sequence[float]) -> list[float]:
+def limit(values: Sequence[float]) -> list[float]:
     """The values, none larger than twice the median of those that are not 0."""
     most = 2 * median([abs(value) for value in values if value] or [0.0])
     return [max(-most, min(most, value)) for value in values]
@@ -172,7 +172,7 @@ def missing(old: Version, new: Version, *, rounds: bool) -> str:
     return f"on {grown} tokens, the engine's differ from the learner's by more than twice as much as before"
 
 
-def compared(old: Version, new: Version) -> Receipt:
+def compare_versions(old: Version, new: Version) -> Receipt:
     share = share_of(difference(new.engine, old.engine), difference(new.learner, old.learner))
     return Receipt(version=new.number, since=old.number, share=share)
 

@@ -70,29 +70,29 @@ class RemoteEngine:
         """The sums that were counted before."""
 
     @property
-    def loaded(self) -> Loaded:
+    def weights(self) -> Loaded:
         load, handle = self._present
         if not load and not self.fixed:
             raise RuntimeError("the engine has no weights")
         return Loaded(self.number, load, self.tier, handle)
 
     async def sample(self, request: Request) -> Completion:
-        completion: Completion = await self.fleet.call("sample", self.loaded, request)
+        completion: Completion = await self.fleet.call("sample", self.weights, request)
         return completion
 
     async def play(self, episode: bytes, others: Sequence[Any], deadline: Any) -> bytes:
-        """As of `Playing`; others: their `loaded`."""
-        played: bytes = await self.fleet.call("play", self.loaded, episode, others, deadline)
+        """As of `Playing`; others: their `weights`."""
+        played: bytes = await self.fleet.call("play", self.weights, episode, others, deadline)
         return played
 
     async def measure(self, prompts: Sequence[tuple[int, ...]]) -> float:
         """`Embedded.measure` of a sampler."""
-        gap: float = await self.fleet.call("measure", self.loaded, prompts)
+        gap: float = await self.fleet.call("measure", self.weights, prompts)
         return gap
 
     async def ask_versions(self) -> None:
         """Ask a sampler for the versions of its engine."""
-        self.versions = await self.fleet.call("versions", self.loaded)
+        self.versions = await self.fleet.call("versions", self.weights)
 
     def count(self, stats: Stats) -> None:
         self._counts.append(stats)  # The threads of two batches may do so at the same time.
@@ -112,7 +112,7 @@ class RemoteEngine:
         self._present, self.version = (self._present[0] + 1, self.fleet.put(weights)), weights.version
         if self.in_flight:
             self._newest = weights.version
-            self.fleet.renew(self.loaded)
+            self.fleet.renew(self.weights)
 
     def close(self) -> None:
         """The samplers are not the engine's to end."""

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gnomon.models.decode import Decode
 from gnomon.models.policy import Policy
 
-__all__ = ["Replay", "Watched", "captured"]
+__all__ = ["Replay", "Watched", "capture_pass"]
 
 Pass = Callable[[], Tensor]
 WAITING = (
@@ -110,7 +110,7 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return output
 
 
-def captured(work: Pass) -> Pass:
+def capture_pass(work: Pass) -> Pass:
     """A function that computes what `work` does from the values that its tensors then have. It returns one tensor,
     which it overwrites every time.
 

@@ -90,7 +90,7 @@ def check_weights(
     gap, rounding = root_mean_square(difference(logps, new)), root_mean_square(difference(rounded, new))
     change = [] if before is None else difference(new, before)
     share = share_of(difference(logps, before), change) if before is not None and any(change) else None
-    answer, reason = decided(logps, new, before, rounding)
+    answer, reason = decide_version(logps, new, before, rounding)
     return ServedWeights(
         answer=answer,
         reason=reason,
@@ -103,7 +103,7 @@ def check_weights(
     )
 
 
-def decided(
+def decide_version(
     logps: Sequence[float], new: Sequence[float], old: Sequence[float] | None, rounding: float
 ) -> tuple[Answer, str]:
     """The answer, and the reason for it.

@@ -10,7 +10,7 @@ from gnomon.engines.endings import Endings
 from gnomon.engines.probe import require_equal
 from gnomon.engines.receipt import Receipts
 from gnomon.errors import ModelError
-from gnomon.models.tinker import answer, failed, opened, sdk
+from gnomon.models.tinker import answer, failure, open_client, sdk
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.stats import Stats
@@ -28,7 +28,7 @@ class TinkerEngine:
     def __init__(self, tokenizer: Tokenizer, bound: float) -> None:
         self.tier, self.version, self.bound = Tier.MEASURED, 0, bound
         self.tokenizer, self._endings = tokenizer, Endings(tokenizer)
-        self._package, self._service = sdk(), opened()
+        self._package, self._service = sdk(), open_client()
         self._client: Any = None
         self._receipts = Receipts(rounds=True)  # The service may sample in a coarser dtype than it trains in.
 
@@ -61,7 +61,7 @@ class TinkerEngine:
         try:
             response = await client.sample(prompt=prompt, num_samples=1, sampling_params=params)
         except self._package.TinkerError as error:
-            raise failed("sample", error) from None
+            raise failure("sample", error) from None
         one = response.sequences[0]
         count, finish = self._end(one.tokens, sampling)
         return Completion(

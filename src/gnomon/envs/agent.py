@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from gnomon.envs.base import Step, Tasks
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
-from gnomon.verifiers.judging import LIMIT, OVER_TIME, exceeded
+from gnomon.verifiers.judging import LIMIT, OVER_TIME, limit_verdict
 
 __all__ = ["CALLS", "END_LIMITS", "Agent", "AgentEpisode", "End", "Launch", "launch_of", "over"]
 
@@ -82,7 +82,7 @@ class End:
 
     def dumps(self, before: Files = NOTHING) -> str:
         """The end as text, which is the reply that the environment judges. Args: before: the folder at the start."""
-        changed = {name: _packed(data) for name, data in sorted(self.files.items()) if before.get(name) != data}
+        changed = {name: _pack(data) for name, data in sorted(self.files.items()) if before.get(name) != data}
         removed = sorted(before.keys() - self.files.keys())
         value = {"status": self.status, "output": self.output, "limit": self.limit, "changed": changed,
                  "removed": removed}  # fmt: skip
@@ -93,21 +93,21 @@ class End:
         """The end that `dumps` wrote. Any other text is the output of a program that did nothing else."""
         try:
             value = json.loads(reply)
-            changed = {str(name): _unpacked(data) for name, data in value["changed"].items()}
+            changed = {str(name): _unpack(data) for name, data in value["changed"].items()}
             files = {name: data for name, data in before.items() if name not in value["removed"]} | changed
             return cls(status=value["status"], output=str(value["output"]), limit=str(value["limit"]), files=files)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return cls(status=0, output=reply, files=before)
 
 
-def _packed(data: bytes) -> str | dict[str, str]:
+def _pack(data: bytes) -> str | dict[str, str]:
     try:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": b64encode(data).decode()}
 
 
-def _unpacked(data: str | Mapping[str, str]) -> bytes:
+def _unpack(data: str | Mapping[str, str]) -> bytes:
     return data.encode() if isinstance(data, str) else b64decode(data["base64"])
 
 
@@ -224,7 +224,7 @@ def over(end: End, reward_range: tuple[float, float]) -> Verdict:
     """The verdict on a program that a limit ended. Raises: RuntimeError if its sandbox ended for another reason."""
     if end.limit == LOST:
         raise RuntimeError("the sandbox of the program ended before the program; this is not the program's doing")
-    return exceeded(OVER_TIME if end.limit == "time" else LIMIT.format(end.limit), reward_range)
+    return limit_verdict(OVER_TIME if end.limit == "time" else LIMIT.format(end.limit), reward_range)
 
 
 def launch_of(command: str, task: Task) -> Launch:

@@ -29,12 +29,12 @@ __all__ = [
     "SingleTurn",
     "Step",
     "Tasks",
-    "confined",
-    "exemplified",
+    "check_isolation",
     "identity",
     "split_of",
     "stream_of",
     "user",
+    "with_examples",
 ]
 
 SPLITS = ("train", "test")
@@ -95,7 +95,7 @@ class Env(Protocol):
     def start(self, task: Task, key: Key) -> Episode: ...
 
 
-def confined(env: object) -> None:
+def check_isolation(env: object) -> None:
     """Check that this host supports an isolation level that the environment accepts.
 
     Raises: ResourceError, E520 to E522, with a fix.
@@ -197,7 +197,7 @@ class SingleTurn(Slot, Wording, ABC):
             other = self.neighbour(start, key.at("mutate", task=task.id, attempt=attempt).random())
             start = other if attempt >= DIRECT else task
             if other.id != task.id and of(other.id) == of(task.id):
-                own = [m for m in self.worded(other).messages if m.role != "system" or m not in task.messages]
+                own = [m for m in self.word(other).messages if m.role != "system" or m not in task.messages]
                 return replace(other, messages=(*task.messages[: -len(own)], *own))
         raise ValueError(f"{self!r} found no neighbour of the task {task.id}")
 
@@ -274,7 +274,7 @@ class Tasks(Sequence[Task]):
         for attempt in range(10_000):
             task = self.env.make(key.at(purpose, index=index, attempt=attempt).random())
             if of(task.id) == self.split:
-                return self.env.worded(task) if isinstance(self.env, Wording) else task
+                return self.env.word(task) if isinstance(self.env, Wording) else task
         raise ValueError(f"{self.env!r} makes no task of the {self.split} split: it has too few different tasks")
 
 
@@ -289,7 +289,7 @@ class Shown(Tasks):
         task, train = super().__getitem__(index), Tasks(self.single, "train")
         candidates = (train.draw("shot", shot) for shot in range(10_000))
         examples = list(islice((example for example in candidates if example.id != task.id), self.single.shots))
-        return exemplified(self.single, task, examples)
+        return with_examples(self.single, task, examples)
 
 
 class Families(Tasks):
@@ -305,7 +305,7 @@ class Families(Tasks):
         return self.single.mutate(task, Key(self.single.seed).at("mutation", variant=variant)) if variant else task
 
 
-def exemplified(env: SingleTurn, task: Task, examples: Sequence[Task]) -> Task:
+def with_examples(env: SingleTurn, task: Task, examples: Sequence[Task]) -> Task:
     """The task after examples with their solutions, as one conversation. A system message comes once."""
     solved = [
         message

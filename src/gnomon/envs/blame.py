@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
 
-__all__ = ["blamed_line", "describe", "line", "quoted"]
+__all__ = ["blamed_line", "describe", "line", "quote"]
 
 HERE = str(Path(__file__).parents[1])
 LIBRARIES = tuple(
@@ -89,7 +89,7 @@ def location(file: str, number: int, name: str) -> str:
     return f"{here}:{number} in {name}"
 
 
-def quoted(line_address: str) -> str:
+def quote(line_address: str) -> str:
     """A place for display: with the source line, and with the cell's number in a notebook.
 
     Args: line_address, as `blamed_line` returns it.

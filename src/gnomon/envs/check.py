@@ -17,16 +17,16 @@ from typing import Any
 
 from gnomon.envs import check_turns as turns
 from gnomon.envs import offers
-from gnomon.envs.base import SPLITS, Env, SingleTurn, confined
+from gnomon.envs.base import SPLITS, Env, SingleTurn, check_isolation
 from gnomon.envs.blame import blamed_line, describe, line
-from gnomon.envs.episodes import Fault, Skip, at, judge, lines, played, replies, slot
+from gnomon.envs.episodes import Fault, Skip, at, judge, lines, play, replies, slot
 from gnomon.envs.surroundings import LESSER, changed_names, surroundings
 from gnomon.envs.turns import MultiTurn
 from gnomon.envs.witness import SECONDS, elsewhere
 from gnomon.keys import Key
 from gnomon.types import Message, Task
 from gnomon.verifiers import Strictness, pay
-from gnomon.verifiers.prices import undeclared
+from gnomon.verifiers.prices import undeclared_parts
 
 __all__ = ["Finding", "Report", "check_env"]
 
@@ -93,7 +93,7 @@ class Subject:
         return self.env
 
     @cached_property
-    def slotted(self) -> SingleTurn | MultiTurn:
+    def slot_env(self) -> SingleTurn | MultiTurn:
         if not isinstance(self.env, SingleTurn | MultiTurn):
             raise Skip("needs an answer slot, which only a SingleTurn or a MultiTurn environment is known to have")
         return self.env
@@ -130,7 +130,7 @@ def check_env(env: Env, *, tasks: int = 200) -> Report:
 
     Raises: ResourceError, E520 to E522, if it needs a sandbox that this host does not support.
     """
-    confined(env)
+    check_isolation(env)
     subject = Subject(env, tasks)
     findings = [finding_of("tasks", well_formed, subject)]
     if findings[0].passed:
@@ -179,7 +179,7 @@ def repeatable(subject: Subject) -> str:
     return "the same index gives the same task, in any order"
 
 
-def carried(subject: Subject) -> str:
+def check_pickle(subject: Subject) -> str:
     if pickle.loads(pickle.dumps(subject.tasks)) != subject.tasks:
         raise Fault("a task is not equal to itself after pickling; give the class of its answer an __eq__")
     reports, end = subject.testimony
@@ -193,7 +193,7 @@ def carried(subject: Subject) -> str:
             raise Fault(f"another process, with another PYTHONHASHSEED, judges {reply!r} differently", at(index))
     first = subject.tasks[:5]
     for index, number, there in (value for kind, value in reports if kind == "episode"):
-        here = played(subject.env, first[index], list(lines(subject.env, first, index))[number])
+        here = play(subject.env, first[index], list(lines(subject.env, first, index))[number])
         if here != there:
             raise Fault("another process, with another PYTHONHASHSEED, plays the same replies differently", at(index))
     if len(tasks) < len(subject.tasks) or not verdicts:
@@ -225,7 +225,7 @@ def traceless(subject: Subject) -> str:
     return "a verdict depends on task and reply alone, and changes neither them nor the environment nor the process"
 
 
-def identified(subject: Subject) -> str:
+def check_identity(subject: Subject) -> str:
     content: dict[object, list[int]] = {}
     ids: dict[str, int] = {}
     for index, task in enumerate(subject.tasks):
@@ -265,8 +265,8 @@ def disjoint(subject: Subject) -> str:
     return f"no problem is in both splits ({len(train)} train and {len(test)} test tasks)"
 
 
-def prompted(subject: Subject) -> str:
-    env = subject.slotted
+def check_prompts(subject: Subject) -> str:
+    env = subject.slot_env
     before, after = (part.strip() for part in (env.frame if isinstance(env, SingleTurn) else SingleTurn.frame))
     for index, task in enumerate(subject.tasks[:20]):
         prompt = "\n".join(m.content for m in (*(m for m in task.messages if m.role == "system"), task.messages[-1]))
@@ -279,9 +279,9 @@ def prompted(subject: Subject) -> str:
     return "the prompt shows the slot once and is not a correct reply itself"
 
 
-def solved(subject: Subject) -> str:
+def check_solutions(subject: Subject) -> str:
     if subject.played:
-        return turns.solved(subject.env, subject.tasks)
+        return turns.check_expert(subject.env, subject.tasks)
     top = subject.single.reward_range[1]
     for index, (task, gold) in enumerate(zip(subject.tasks, subject.golds, strict=True)):
         for reply in (slot(gold, subject.env), f"Let me see.\n{slot(gold, subject.env)}"):
@@ -294,7 +294,7 @@ def solved(subject: Subject) -> str:
     return f"every solution gets {top:g}, the maximum of reward_range"
 
 
-def mutated(subject: Subject) -> str:
+def check_mutations(subject: Subject) -> str:
     env = subject.single
     if type(env).neighbour is SingleTurn.neighbour:
         raise Skip("it has no `neighbour`, so its tasks cannot be mutated")
@@ -351,10 +351,10 @@ def absent(subject: Subject) -> str:
 
 
 def several(subject: Subject) -> str:
-    if (strictness := subject.slotted.strictness) in (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT):
+    if (strictness := subject.slot_env.strictness) in (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT):
         raise Skip(f"the strictness is `{strictness}`: of several answers one counts")
     if subject.played:
-        return turns.doubled(subject.env, subject.tasks)
+        return turns.check_double_action(subject.env, subject.tasks)
     for index, task in enumerate(subject.tasks[:50]):
         gold, other = (slot(subject.golds[at], subject.env) for at in (index, index - 1))
         for reply in (f"{gold}\n{gold}", f"{other}\n{gold}", f"{gold}\n{other}"):
@@ -399,13 +399,13 @@ def added_up(subject: Subject) -> str:
     return f'a correct reply earns {min(right):g}, any other at most {max(other):g}; gate = "correct" works'
 
 
-def priced(subject: Subject) -> str:
+def check_prices(subject: Subject) -> str:
     prices = offers.prices(subject.env)
     if prices is None:
         return "no prices are declared, so the largest reward without a correct answer is not known"
     for index, task in enumerate(subject.tasks[:50]):
         for reply in replies(subject.env, subject.tasks, index):
-            for sentence in undeclared(prices, judge(subject.env, task, reply)):
+            for sentence in undeclared_parts(prices, judge(subject.env, task, reply)):
                 raise Fault(sentence, at(index))
     terms = pay(prices)
     if terms is None:
@@ -433,18 +433,18 @@ def unhurt(subject: Subject) -> str:
 CHECKS: dict[str, Callable[[Subject], str]] = {
     "repeatable": repeatable,
     "no trace": traceless,
-    "episodes": lambda subject: turns.replayed(subject.env, subject.tasks[:20]),
-    "another process": carried,
-    "identity": identified,
+    "episodes": lambda subject: turns.check_replay(subject.env, subject.tasks[:20]),
+    "another process": check_pickle,
+    "identity": check_identity,
     "splits": disjoint,
-    "prompt": prompted,
-    "solutions": solved,
-    "mutations": mutated,
+    "prompt": check_prompts,
+    "solutions": check_solutions,
+    "mutations": check_mutations,
     "wrong answers": wrong,
     "no answer": absent,
     "two answers": several,
     "constant answer": lazy,
     "rewards": added_up,
-    "weights": priced,
+    "weights": check_prices,
     "hostile replies": unhurt,
 }

@@ -6,27 +6,27 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gnomon.envs.base import Env
-from gnomon.envs.episodes import Fault, Skip, at, interrupted, judge, lines, played, well
+from gnomon.envs.episodes import Fault, Skip, at, interrupt, judge, lines, play, well
 from gnomon.types import Status, Task
 
-__all__ = ["constant", "doubled", "replayed", "solved"]
+__all__ = ["check_double_action", "check_expert", "check_replay", "constant"]
 
 
-def replayed(env: Env, tasks: Sequence[Task]) -> str:
+def check_replay(env: Env, tasks: Sequence[Task]) -> str:
     """Every scripted player ends its episode in time, and a replay of its completions gives the same episode."""
     count = 0
     for index, task in enumerate(tasks):
         for say in lines(env, tasks, index):
-            first = played(env, task, say)
+            first = play(env, task, say)
             count += 1
             # Empty replies follow, in case the replay needs more replies than the first episode.
             script = (*first.replies, *[""] * env.max_turns)
-            if first != played(env, task, lambda episode, turn, script=script: script[turn]):  # type: ignore[misc]
+            if first != play(env, task, lambda episode, turn, script=script: script[turn]):  # type: ignore[misc]
                 raise Fault("an episode that is replayed from its completions differs", at(index))
     return f"{count} episodes end within {env.max_turns} turn(s), and are the same when replayed"
 
 
-def solved(env: Env, tasks: Sequence[Task]) -> str:
+def check_expert(env: Env, tasks: Sequence[Task]) -> str:
     """The expert solves tasks for one player, and plays for several players without breaking a rule."""
     most = 0
     for index, task in enumerate(tasks):
@@ -39,11 +39,11 @@ def solved(env: Env, tasks: Sequence[Task]) -> str:
     return f"its expert succeeds in every episode, in at most {most} of {env.max_turns} turns"
 
 
-def doubled(env: Env, tasks: Sequence[Task]) -> str:
+def check_double_action(env: Env, tasks: Sequence[Task]) -> str:
     """The expert's last reply, repeated twice in one reply, is not accepted, because it holds two actions."""
     for index, task in enumerate(tasks[:20]):
         last = len(whole := well(env, task).replies) - 1
-        if interrupted(env, task, 2 * whole[last], last).correct:
+        if interrupt(env, task, 2 * whole[last], last).correct:
             raise Fault("a reply with two actions is judged correct", at(index))
     return "a reply with two actions is rejected"
 

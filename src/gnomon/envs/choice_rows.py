@@ -62,7 +62,7 @@ class ChoiceRows(Dataset):
         choices = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, texts, strict=False))
         last = task.messages[-1]
         messages = replace(last, content=last.content.replace("{choices}", choices))
-        name = identity("choice", question(self.asked(row)), texts, task.answer)
+        name = identity("choice", question(self.question_messages(row)), texts, task.answer)
         return Task(
             id=task.id if self.id else name, messages=(*task.messages[:-1], messages), answer=task.answer,
             info={**task.info, "options": texts},
@@ -111,7 +111,7 @@ class ChoiceRows(Dataset):
             raise ValueError(f"there is no column {self.choices!r} of options; the columns are {', '.join(row)}")
         value = value.tolist() if callable(getattr(value, "tolist", None)) else value
         if isinstance(value, str):
-            value = parsed(value)
+            value = parse(value)
         if isinstance(value, Mapping):
             value = [{"label": label, "text": text} for label, text in zip(*columns(value), strict=True)]
         each = [option if isinstance(option, Mapping) else {"text": option} for option in value]
@@ -134,7 +134,7 @@ class ChoiceRows(Dataset):
         return str(task.answer)
 
 
-def parsed(text: str) -> Any:
+def parse(text: str) -> Any:
     """The options from JSON. Raises: ValueError."""
     try:
         value = json.loads(text)

@@ -33,19 +33,19 @@ class Code(UnitTests, SingleTurn):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}")
 
     def make(self, rng: random.Random) -> Task:
-        return self.asked(rng, programs.draw_program(rng, self.steps, self.hidden))
+        return self.task_of(rng, programs.draw_program(rng, self.steps, self.hidden))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with one operation removed, changed or added. It has at most max(`steps`, 2) operations."""
         program: programs.Program = task.info["program"]
         other = rng.choice(programs.nearby(program) + programs.longer(program) * (len(program) < max(self.steps, 2)))
-        return self.asked(rng, other) if programs.discerning(other, self.hidden) else task
+        return self.task_of(rng, other) if programs.discerning(other, self.hidden) else task
 
-    def asked(self, rng: random.Random, program: programs.Program) -> Task:
+    def task_of(self, rng: random.Random, program: programs.Program) -> Task:
         # Equivalent programs are in one split, and have the same tests.
         name = identity("code", programs.words(program), family=programs.cases(program))
         answer = {"call": "solve", "cases": programs.cases(program)[: self.hidden]}
-        ask = f"Python: {programs.worded(rng, program, self.shown)} One ```python block."
+        ask = f"Python: {programs.prompt_text(rng, program, self.shown)} One ```python block."
         return Task(id=name, messages=user(ask), answer=answer, info={"program": program})
 
     def check(self, task: Task, answer: str) -> float:

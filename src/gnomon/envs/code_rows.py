@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from gnomon.envs.base import SPLITS
 from gnomon.envs.code_tests import cases, unreadable
 from gnomon.envs.dataset import Dataset
-from gnomon.envs.row_checks import numbered
+from gnomon.envs.row_checks import number_rows
 from gnomon.envs.rows import Row
 from gnomon.sandbox import Limits
 from gnomon.types import Task, Verdict
 from gnomon.verifiers import UnitTests
 from gnomon.verifiers.extract import Extraction, Strictness
-from gnomon.verifiers.fences import fenced
+from gnomon.verifiers.fences import read_fence
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +53,7 @@ class CodeRows(Dataset):
         for name in SPLITS if self.apart else ("train",):
             rows = super().rows_of(self.test if name == "test" else self.train)
             if missing := [i for i, row in enumerate(rows) if unreadable(row.get(self.answer))]:
-                yield f"The {name} rows leave out {len(missing)} whose tests cannot be read: {numbered(missing)}."
+                yield f"The {name} rows leave out {len(missing)} whose tests cannot be read: {number_rows(missing)}."
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         return tuple(row for row in super().rows_of(split) if not unreadable(row.get(self.answer)))
@@ -74,7 +74,7 @@ class CodeRows(Dataset):
         """Every row has tests that can be read: the others are left out."""
 
     def extract(self, reply: str) -> Extraction:
-        return fenced(reply, self.strictness)
+        return read_fence(reply, self.strictness)
 
     def verify(self, task: Task, reply: str) -> Verdict:
         return judge(self).verify(task, reply)

@@ -23,7 +23,7 @@ def cases(tests: Any) -> dict[str, Any]:
         return script(tests)
     if not isinstance(tests, list | tuple) or not tests:
         raise ValueError("there are no tests")
-    calls = [asserted(str(line)) for line in tests]
+    calls = [parse_assert(str(line)) for line in tests]
     names = {name for name, _, _ in calls}
     if len(names) != 1:
         raise ValueError(f"the tests call {len(names)} functions")
@@ -38,7 +38,7 @@ def unreadable(tests: Any) -> bool:
         return True
 
 
-def asserted(line: str) -> tuple[str, list[Any], Any]:
+def parse_assert(line: str) -> tuple[str, list[Any], Any]:
     """Function, arguments and value of `assert NAME(…) == VALUE`."""
     match ast.parse(line.strip()).body:
         case [

@@ -25,7 +25,7 @@ class Countdown(Divided):
     def make(self, rng: random.Random) -> Task:
         for _ in range(10_000):
             numbers = [rng.randint(1, self.largest) for _ in range(rng.choice(self.numbers))]
-            if (task := self._asked(numbers, rng)) is not None:
+            if (task := self._task(numbers, rng)) is not None:
                 return task
         raise ValueError(f"no expression over such numbers has a value from 1 to {self.target}")
 
@@ -36,9 +36,9 @@ class Countdown(Divided):
             numbers[rng.randrange(len(numbers))] = rng.randint(1, self.largest)
         elif change == "drop" and len(numbers) > 2:
             numbers.pop(rng.randrange(len(numbers)))
-        return self._asked(numbers, rng) or task
+        return self._task(numbers, rng) or task
 
-    def _asked(self, numbers: list[int], rng: random.Random) -> Task | None:
+    def _task(self, numbers: list[int], rng: random.Random) -> Task | None:
         value, text = grow(rng, numbers)
         if value.denominator != 1 or not 1 <= value <= self.target:
             return None

@@ -32,7 +32,7 @@ class CountdownRows(Dataset):
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows, with the numbers in rising order and the target as the text of the question."""
         return tuple(
-            row if row.get(self.prompt) is None else {**row, self.prompt: listed(row, self.prompt, self.answer)}
+            row if row.get(self.prompt) is None else {**row, self.prompt: row_text(row, self.prompt, self.answer)}
             for row in super().rows_of(split)
         )
 
@@ -64,6 +64,6 @@ class CountdownRows(Dataset):
         return expression
 
 
-def listed(row: Row, numbers: str, target: str) -> str:
+def row_text(row: Row, numbers: str, target: str) -> str:
     """Numbers and target of a row as one text, equal for rows that ask the same."""
     return f"{' '.join(map(str, sorted(map(int, row[numbers]))))}: {row.get(target)}"

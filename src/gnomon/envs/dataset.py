@@ -18,22 +18,22 @@ from typing import Any, ClassVar
 
 from gnomon import verifiers
 from gnomon.envs.agent import CALLS, AgentEpisode, End, Launch, launch_of, over
-from gnomon.envs.base import SLOT, SPLITS, Episode, SingleTurn, exemplified, identity, split_of
+from gnomon.envs.base import SLOT, SPLITS, Episode, SingleTurn, identity, split_of, with_examples
 from gnomon.envs.golds import reference, refuse_unreadable, require_earnable
 from gnomon.envs.messages import images_of, messages_of
 from gnomon.envs.row_checks import (
     Placed,
     compared_as_text,
-    doubled,
+    double_formats,
     question,
     questions,
     refuse_empty,
     refuse_other_rows,
     refuse_overlap,
     refuse_unmarked,
-    repeated,
+    repetitions,
 )
-from gnomon.envs.rows import Row, content_hash, is_file, located, read_rows, stamp
+from gnomon.envs.rows import Row, content_hash, is_file, locate, read_rows, stamp
 from gnomon.envs.wording import EXAMPLE
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
@@ -109,7 +109,7 @@ class Dataset(SingleTurn):
     @property
     def contents(self) -> dict[str, str]:
         """SHA-256 of the rows from a hub data set, by option."""
-        if is_file(located(self.path)) or Path(self.path).is_dir():
+        if is_file(locate(self.path)) or Path(self.path).is_dir():
             return {}
         sources = {"path": self.rows_of(self.train)}
         if self.apart and not is_file(self.test):
@@ -127,9 +127,9 @@ class Dataset(SingleTurn):
                 "E151", "every held-out question is also a train question", where="env.test",
                 why="env.test='*' holds out every row, so no row is left to train on", fix="env.test=''",
             )  # fmt: skip
-        rows = checked(self, self.stamps)
-        again = (sentence for split in SPLITS for sentence in repeated(self, split, rows[split]))
-        return [*doubled(self, self.tasks("train")[0]), *compared_as_text(self, rows["train"]), *again]
+        rows = check_rows(self, self.stamps)
+        again = (sentence for split in SPLITS for sentence in repetitions(self, split, rows[split]))
+        return [*double_formats(self, self.tasks("train")[0]), *compared_as_text(self, rows["train"]), *again]
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows of `path`, or of one split if it has several."""
@@ -143,7 +143,7 @@ class Dataset(SingleTurn):
     @property
     def files(self) -> dict[str, str]:
         """The sources of the rows, by option: files, or a folder in the hub's format."""
-        sources = {"path": located(self.path), "test": self.test, "ranked": self.ranked}
+        sources = {"path": locate(self.path), "test": self.test, "ranked": self.ranked}
         return {option: path for option, path in sources.items() if path and (is_file(path) or Path(path).is_dir())}
 
     @property
@@ -171,14 +171,14 @@ class Dataset(SingleTurn):
     def start(self, task: Task, key: Key) -> Episode:  # type: ignore[override]
         if self.launch is None:
             return super().start(task, key)
-        return AgentEpisode(task, self.launch(task), lambda end: self._ended(task, end))
+        return AgentEpisode(task, self.launch(task), lambda end: self._end_verdict(task, end))
 
     @property
     def launch(self) -> Callable[[Task], Launch] | None:
         """Returns the program of a task; None if the policy replies itself."""
         return partial(launch_of, self.agent) if self.agent else None
 
-    def _ended(self, task: Task, end: End) -> Verdict:
+    def _end_verdict(self, task: Task, end: End) -> Verdict:
         return over(end, self.reward_range) if end.limit else self.verify(task, end.output)
 
     def tasks(self, split: str) -> Rows:  # type: ignore[override]
@@ -208,7 +208,7 @@ class Dataset(SingleTurn):
     def task(self, index: int, row: Row) -> Task:
         """The task of a row. Raises: ConfigError E153 for a missing column."""
         self.column(row, self.prompt, index)
-        row_messages, gold = self.asked(row, f"{self.path}, row {index}"), self.gold(row, index)
+        row_messages, gold = self.question_messages(row, f"{self.path}, row {index}"), self.gold(row, index)
         # A row that shows the answer format itself needs no second one.
         has_format = any(self.frame[0] in message.content for message in row_messages if message.role != "assistant")
         template = EXAMPLE.sub("", self.template) if has_format else self.template
@@ -219,9 +219,9 @@ class Dataset(SingleTurn):
         own = str(self.column(row, self.id, index)) if self.id else identity("dataset", question(row_messages), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": index})
 
-    def asked(self, row: Row, where: str = "") -> tuple[Message, ...]:
+    def question_messages(self, row: Row, where: str = "") -> tuple[Message, ...]:
         """The question of a row. Args: where: it stands. Raises: as `messages_of` and `images_of`."""
-        path = Path(located(self.path))
+        path = Path(locate(self.path))
         folder = path if path.is_dir() else path.parent
         messages = messages_of(row[self.prompt], folder, where)
         if not self.image:
@@ -229,9 +229,9 @@ class Dataset(SingleTurn):
         images = images_of(row[self.image], folder, where)
         return (*messages[:-1], replace(messages[-1], images=(*messages[-1].images, *images)))
 
-    def worded(self, task: Task) -> Task:
+    def word(self, task: Task) -> Task:
         # `task` has inserted the question into the template.
-        return replace(task, messages=self.hinted(task.messages))
+        return replace(task, messages=self.without_hint(task.messages))
 
     def gold(self, row: Row, index: int) -> Any:
         """The reference answer or answers of a row. Raises: ValueError for a missing value."""
@@ -266,7 +266,7 @@ class Rows(Sequence[Task]):
     """The tasks of one split of a data set, in the order drawn by its seed."""
 
     def __init__(self, env: Dataset, split: str) -> None:
-        rows = list(checked(env, env.stamps)[split])
+        rows = list(check_rows(env, env.stamps)[split])
         if not (env.ranked and split == "train"):
             Key(env.seed).at("dataset", split=split).random().shuffle(rows)
         if not rows:
@@ -287,11 +287,11 @@ class Rows(Sequence[Task]):
         train = self if self.split == "train" else self.env.tasks("train")
         every = (train.plain(i) for i in range(len(train.rows)))
         examples = list(islice((example for example in every if example.id != task.id), self.env.shots))
-        return exemplified(self.env, task, examples)
+        return with_examples(self.env, task, examples)
 
     def plain(self, index: int) -> Task:
         """A task without examples before it."""
-        return self.env.worded(self.env.task(*self.rows[index % len(self.rows)]))
+        return self.env.word(self.env.task(*self.rows[index % len(self.rows)]))
 
 
 def no_rows(env: Dataset, split: str) -> ConfigError:
@@ -307,14 +307,14 @@ def no_rows(env: Dataset, split: str) -> ConfigError:
 
 
 @lru_cache(maxsize=8)
-def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Placed]:
+def check_rows(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Placed]:
     """The rows of both splits, in the order of their files, after every check. Args: stamps: as of `rows_of`."""
     rows = list(enumerate(env.rows_of(env.train)))
     refuse_empty(env, env.path, rows)
     keys = questions(env, env.path, rows)
     parts: dict[str, Placed] = {name: [] for name in SPLITS}
     names: dict[str, list[tuple[str, int]]] = {name: [] for name in SPLITS}
-    by_hash = divided(keys)
+    by_hash = divide(keys)
     for name, (index, row) in zip(keys, rows, strict=True):
         split = "train" if env.test else side(env, row, index) or by_hash[name]
         parts[split].append((index, row))
@@ -336,7 +336,7 @@ def checked(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Plac
     return selected if env.test != EVERY else {**selected, "test": selected["train"]}
 
 
-def divided(keys: Sequence[str]) -> dict[str, str]:
+def divide(keys: Sequence[str]) -> dict[str, str]:
     """The split of every question by its hash: about an eighth is held out, and of two or more at least one in each."""
     splits = {key: split_of(key) for key in sorted(keys)}
     if len(splits) > 1 and len(sides := set(splits.values())) == 1:

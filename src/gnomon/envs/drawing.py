@@ -73,7 +73,7 @@ def png(rows: Sequence[bytes | bytearray], palette: Sequence[tuple[int, int, int
     parts = [
         (b"IHDR", head),
         (b"PLTE", colours),
-        (b"IDAT", stored(b"".join(b"\0" + row for row in rows))),
+        (b"IDAT", zlib_stored(b"".join(b"\0" + row for row in rows))),
         (b"IEND", b""),
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -81,7 +81,7 @@ def png(rows: Sequence[bytes | bytearray], palette: Sequence[tuple[int, int, int
     )
 
 
-def stored(data: bytes) -> bytes:
+def zlib_stored(data: bytes) -> bytes:
     """Data as a zlib stream that is not compressed."""
     blocks = [data[start : start + STORED] for start in range(0, len(data), STORED)]
     last = len(blocks) - 1

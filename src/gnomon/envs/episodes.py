@@ -20,10 +20,10 @@ __all__ = [
     "Skip",
     "at",
     "expert",
-    "interrupted",
+    "interrupt",
     "judge",
     "lines",
-    "played",
+    "play",
     "replies",
     "slot",
     "turns",
@@ -55,7 +55,7 @@ class Played:
     verdicts: tuple[Verdict, ...]
 
 
-def played(env: Env, task: Task, say: Callable[[Episode, int], str], key: Key = KEY) -> Played:
+def play(env: Env, task: Task, say: Callable[[Episode, int], str], key: Key = KEY) -> Played:
     """The episode in which every reply is `say(episode, turn)`. Raises: Fault for an invalid step."""
     episode = env.start(task, key)
     opening, player, informed = episode.messages, 0, {0}
@@ -94,17 +94,17 @@ def verdicts_of(env: Env, step: Step, players: int) -> tuple[Verdict, ...]:
 
 def judge(env: Env, task: Task, reply: str) -> Verdict:
     """The verdict on player 0 of an episode in which every reply is `reply`."""
-    return played(env, task, lambda episode, turn: reply).verdicts[0]
+    return play(env, task, lambda episode, turn: reply).verdicts[0]
 
 
-def interrupted(env: Env, task: Task, reply: str, after: int) -> Verdict:
+def interrupt(env: Env, task: Task, reply: str, after: int) -> Verdict:
     """The verdict on a player that follows the expert for `after` turns and then always replies `reply`."""
     speakers = [0]
 
     def say(episode: Episode, turn: int) -> str:
         return expert(env)(task, episode) if turn < after else reply
 
-    whole = played(env, task, say)
+    whole = play(env, task, say)
     speakers += [step.player for step in whole.steps]
     return whole.verdicts[speakers[min(after, len(whole.replies) - 1)]]
 
@@ -165,7 +165,7 @@ def turns(env: Env, task: Task) -> int:
 
 def well(env: Env, task: Task) -> Played:
     """The episode in which the expert plays all players."""
-    return played(env, task, lambda episode, turn: expert(env)(task, episode))
+    return play(env, task, lambda episode, turn: expert(env)(task, episode))
 
 
 def at(index: int, split: str = "train") -> str:

@@ -26,10 +26,10 @@ def grow(rng: random.Random, numbers: list[int], signs: str = "+-*/") -> tuple[F
 
 def solve(numbers: list[int], target: int) -> str | None:
     """An expression that uses every number once and has the target as its value; None if there is none."""
-    return _joined([(Fraction(number), str(number)) for number in numbers], Fraction(target))
+    return _join([(Fraction(number), str(number)) for number in numbers], Fraction(target))
 
 
-def _joined(parts: list[tuple[Fraction, str]], target: Fraction) -> str | None:
+def _join(parts: list[tuple[Fraction, str]], target: Fraction) -> str | None:
     """Join two parts by every operator, and so on until one is left that has the value."""
     if len(parts) == 1:
         value, text = parts[0]
@@ -41,6 +41,6 @@ def _joined(parts: list[tuple[Fraction, str]], target: Fraction) -> str | None:
         if one < other:
             values |= {"+": a + b, "*": a * b}
         for sign, result in values.items():
-            if result is not None and (solution := _joined([*rest, (result, f"({x}{sign}{y})")], target)):
+            if result is not None and (solution := _join([*rest, (result, f"({x}{sign}{y})")], target)):
                 return solution
     return None

@@ -61,7 +61,7 @@ def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
     env = ENVS[name]()
     assert isinstance(env, SingleTurn)
     tasks = [env.tasks("train")[index] for index in range(count)]
-    return [(written(task.messages[-1]), env.solution(task)) for task in tasks]
+    return [(message_text(task.messages[-1]), env.solution(task)) for task in tasks]
 
 
 def example(name: str) -> str:
@@ -88,20 +88,20 @@ def transcript(name: str, index: int = 0) -> list[str]:
     env: Env = ENVS[name]()
     whole: Played = well(env, env.tasks("train")[index])
     several, player = offers.players(env) > 1, 0
-    lines = [observed(message, player, several) for message in whole.opening]
+    lines = [observation_text(message, player, several) for message in whole.opening]
     for reply, step in zip(whole.replies, whole.steps, strict=True):
         lines.append(f"{f'player {player} says' if several else 'reply'}: {reply}")
         player = step.player
-        lines += [observed(message, player, several) for message in step.messages]
+        lines += [observation_text(message, player, several) for message in step.messages]
     rewards = ", ".join(f"{verdict.status.value} {verdict.reward:g}" for verdict in whole.verdicts)
     return [*lines, f"verdict: {rewards}"]
 
 
-def observed(message: Message, player: int, several: bool) -> str:
-    return f"{f'to player {player}' if several else message.role}: {written(message)}"
+def observation_text(message: Message, player: int, several: bool) -> str:
+    return f"{f'to player {player}' if several else message.role}: {message_text(message)}"
 
 
-def written(message: Message) -> str:
+def message_text(message: Message) -> str:
     """The content, with a word in the place of every image before it."""
     return " ".join([*("[image]" for _ in message.images), *([message.content] if message.content else [])])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnomon.envs.row_checks import Placed, numbered
+from gnomon.envs.row_checks import Placed, number_rows
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.verifiers.extract import MAX_SLOT
 from gnomon.verifiers.slot import require_shallow
@@ -77,7 +77,7 @@ def refuse_unreadable(env: Dataset, source: str, rows: Placed) -> None:
         why = str(first) if isinstance(first, ValueError) else f"{type(first).__name__}: {first}"
         raise ConfigError(
             "E153", f"the verifier {env.verifier!r} cannot read {len(problems)} of {len(rows)} reference answers",
-            where=f"{source}, column {env.answer!r}, {numbered([index for index, _ in problems])}",
+            where=f"{source}, column {env.answer!r}, {number_rows([index for index, _ in problems])}",
             why=f"row {index}: {why}", fix=next(remedies(env, rows), "correct or remove these rows"),
         )  # fmt: skip
 

@@ -47,7 +47,7 @@ def equilibrium(alpha: float = 0.0) -> dict[tuple[str, str], float]:
 
 def value(first: Strategy, second: Strategy) -> float:
     """Chips per hand that the first player wins, in expectation over the six deals and both players' draws."""
-    return fsum(_won(cards, "", (first, second)) for cards in DEALS) / len(DEALS)
+    return fsum(_winnings(cards, "", (first, second)) for cards in DEALS) / len(DEALS)
 
 
 def exploitability(strategy: Strategy) -> float:
@@ -64,13 +64,13 @@ def exploitability(strategy: Strategy) -> float:
     return (as_first + as_second) / 2
 
 
-def _won(cards: str, line: str, players: tuple[Strategy, Strategy]) -> float:
+def _winnings(cards: str, line: str, players: tuple[Strategy, Strategy]) -> float:
     if line in ENDS:
         return payoff(cards, line)
     player = len(line) % 2
     bet = players[player][cards[player], line]
-    return (bet and bet * _won(cards, line + "b", players)) + (
-        (1 - bet) and (1 - bet) * _won(cards, line + "p", players)
+    return (bet and bet * _winnings(cards, line + "b", players)) + (
+        (1 - bet) and (1 - bet) * _winnings(cards, line + "p", players)
     )
 
 

@@ -105,4 +105,4 @@ class Episodes:
         return Carried.of(self.env), self.kept
 
     def __setstate__(self, state: tuple[Carried, int]) -> None:
-        self.__init__(state[0].opened(), state[1])  # type: ignore[misc]
+        self.__init__(state[0].load(), state[1])  # type: ignore[misc]

@@ -35,12 +35,12 @@ class Maze(MultiTurn):
             raise ValueError(f"cells is {self.cells} and spare {self.spare}; they must be at least 2 and 0")
 
     def make(self, rng: random.Random) -> Task:
-        halls = dug(self.cells, rng)
+        halls = dig(self.cells, rng)
         start, goal = rng.sample([(x, y) for x in range(self.cells) for y in range(self.cells)], 2)
         (question,) = user(f"Red to green: up, down, left or right? {SLOT}")
         return Task(
             id=identity("maze", self.cells, sorted(halls), start, goal),
-            messages=(replace(question, images=(self.drawn(halls, start, goal),)),),
+            messages=(replace(question, images=(self.draw(halls, start, goal),)),),
             answer=None,
             info={"halls": halls, "start": start, "goal": goal},
         )
@@ -55,7 +55,7 @@ class Maze(MultiTurn):
             cell = ahead if (cell, ahead) in halls else cell
             if cell == goal:
                 return [1.0]
-            images = (self.drawn(halls, cell, goal),)
+            images = (self.draw(halls, cell, goal),)
         return [0.0]
 
     @property
@@ -66,7 +66,7 @@ class Maze(MultiTurn):
         """The first move of the way to the goal."""
         return way(task.info["halls"], ask.state, task.info["goal"])[0]
 
-    def drawn(self, halls: Halls, player: Cell, goal: Cell) -> Image:
+    def draw(self, halls: Halls, player: Cell, goal: Cell) -> Image:
         canvas = Canvas(CELL * self.cells)
         canvas.square("black", 0, 0, canvas.side)
         rooms = [((x, y), (x, y)) for x in range(self.cells) for y in range(self.cells)]
@@ -91,7 +91,7 @@ def way(halls: Halls, cell: Cell, goal: Cell) -> tuple[str, ...]:
     return ways[goal]
 
 
-def dug(cells: int, rng: random.Random) -> Halls:
+def dig(cells: int, rng: random.Random) -> Halls:
     """The halls of a random maze: walls in random order, of which each goes unless another way leads around it."""
     rooms = [(x, y) for x in range(cells) for y in range(cells)]
     walls = [((x, y), near) for x, y in rooms for near in ((x + 1, y), (x, y + 1)) if max(near) < cells]

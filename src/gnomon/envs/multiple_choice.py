@@ -23,14 +23,14 @@ class MultipleChoice(SingleTurn):
 
     def make(self, rng: random.Random) -> Task:
         sign = rng.choice(self.signs)
-        return self._asked(rng.randint(2, self.largest), sign, rng.randint(2, 9 if sign == "*" else self.largest), rng)
+        return self._task(rng.randint(2, self.largest), sign, rng.randint(2, 9 if sign == "*" else self.largest), rng)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with the first operand changed by one, or with the options drawn again."""
         a, sign, b = task.info["question"]
-        return self._asked(max(2, a + rng.choice((-1, 0, 1))), sign, b, rng)
+        return self._task(max(2, a + rng.choice((-1, 0, 1))), sign, b, rng)
 
-    def _asked(self, a: int, sign: str, b: int, rng: random.Random) -> Task:
+    def _task(self, a: int, sign: str, b: int, rng: random.Random) -> Task:
         value = {"+": a + b, "-": a - b, "*": a * b}[sign]
         slips = [value + slip for slip in (1, -1, 2, -2, 10, -10, b, -b, 20, -20)]
         slips += [a + b, a - b, a * b, int(str(abs(value))[::-1])]

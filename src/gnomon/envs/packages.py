@@ -59,7 +59,7 @@ class Fault:
     body: Step
     """What the function of the step does. It is the step itself if only calls are wrong."""
 
-    def applied(self, program: Program) -> Program:
+    def apply(self, program: Program) -> Program:
         """What a package with this fault computes."""
         before, rest = program[: self.at], program[self.at + 1 :]
         if self.kind == "skipped":
@@ -155,7 +155,7 @@ def faults(program: Program, tests: int) -> dict[str, list[Fault]]:
 
 
 def revealed(fault: Fault, program: Program, tests: int) -> bool:
-    faulty = fault.applied(program)
+    faulty = fault.apply(program)
     return any(programs.run(faulty, value) != right for (value,), right in programs.cases(program)[:tests])
 
 

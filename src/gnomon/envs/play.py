@@ -50,7 +50,7 @@ def play(
             if several:
                 write(f"player {player}")
             show(messages, Path(pictures), write)
-            step = episode.step(slotted(env, read("> "), write))
+            step = episode.step(put_in_slot(env, read("> "), write))
             if step.done:
                 break
             messages, player = step.messages, step.player
@@ -62,7 +62,7 @@ def play(
     return verdicts
 
 
-def slotted(env: Env, reply: str, write: Write) -> str:
+def put_in_slot(env: Env, reply: str, write: Write) -> str:
     """The reply, put into an answer slot if it has none."""
     before = env.frame[0] if isinstance(env, SingleTurn) else "<answer>"
     if not isinstance(env, SingleTurn | MultiTurn) or before in reply:

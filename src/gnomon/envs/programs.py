@@ -32,10 +32,10 @@ __all__ = [
     "longer",
     "nearby",
     "other_inputs",
+    "prompt_text",
     "run",
     "source",
     "takes",
-    "worded",
     "words",
 ]
 
@@ -260,7 +260,7 @@ def fits(program: Program, inputs: Sequence[Any], expected: Sequence[Any]) -> bo
     return all(run(program, value) == value_expected for value, value_expected in zip(inputs, expected, strict=True))
 
 
-def worded(rng: random.Random, program: Program, examples: int) -> str:
+def prompt_text(rng: random.Random, program: Program, examples: int) -> str:
     """The prompt of a program, with example calls that are not among the tests."""
     inputs = other_inputs(rng, program, examples)
     calls = "".join(f" solve({value!r}) == {run(program, value)!r}." for value in inputs)

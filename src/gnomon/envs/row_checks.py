@@ -19,15 +19,15 @@ __all__ = [
     "USUAL",
     "Placed",
     "compared_as_text",
-    "doubled",
-    "numbered",
+    "double_formats",
+    "number_rows",
     "question",
     "questions",
     "refuse_empty",
     "refuse_other_rows",
     "refuse_overlap",
     "refuse_unmarked",
-    "repeated",
+    "repetitions",
 ]
 
 Placed = list[tuple[int, Row]]
@@ -69,7 +69,7 @@ def refuse_empty(env: Dataset, source: str, rows: Placed) -> None:
         if missing := [index for index, row in rows if row.get(name) is None or row[name] == []]:
             like = column_like(option, columns) if len(missing) == len(rows) else name
             raise ConfigError(
-                "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=source,
+                "E153", f"the column {name!r} is empty in {number_rows(missing)} of {len(rows)}", where=source,
                 why=f"the columns of the data set are {', '.join(columns)}",
                 fix="correct or remove these rows" if like == name else f"env.{option}={like}",
             )  # fmt: skip
@@ -85,14 +85,15 @@ def questions(env: Dataset, source: str, rows: Placed) -> list[str]:
     result, problems = list[str](), list[tuple[int, ValueError]]()
     for index, row in rows:
         try:
-            result.append(identity(question(require_prompt(env.asked(row, f"{source}, row {index}"), row[env.prompt]))))
+            messages = env.question_messages(row, f"{source}, row {index}")
+            result.append(identity(question(require_prompt(messages, row[env.prompt]))))
         except ValueError as error:
             problems.append((index, error))
     if problems:
         index, why = problems[0]
         raise ConfigError(
             "E153", f"{len(problems)} of {len(rows)} prompts are not text or messages of text",
-            where=f"{source}, column {env.prompt!r}, {numbered([index for index, _ in problems])}",
+            where=f"{source}, column {env.prompt!r}, {number_rows([index for index, _ in problems])}",
             why=f"row {index}: {why}", fix=PROMPTS,
         )  # fmt: skip
     return result
@@ -111,7 +112,7 @@ def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
         ):
             if missing:
                 raise ConfigError(
-                    "E153", f"{numbered(missing)} of the {split} split {problem}", where=env.path,
+                    "E153", f"{number_rows(missing)} of the {split} split {problem}", where=env.path,
                     why="env.after marks the start of the reference answer", fix="correct these rows, or env.after=''",
                 )  # fmt: skip
 
@@ -131,7 +132,7 @@ def refuse_overlap(env: Dataset, questions: Mapping[str, Sequence[tuple[str, int
         )  # fmt: skip
 
 
-def doubled(env: Dataset, task: Task) -> Iterator[str]:
+def double_formats(env: Dataset, task: Task) -> Iterator[str]:
     """A sentence on a prompt that shows the answer format more than once."""
     messages = [message for message in task.messages if message.role == "system" or message is task.messages[-1]]
     if (times := "\n".join(message.content for message in messages).count(env.frame[0].strip())) > 1:
@@ -160,11 +161,11 @@ def compared_as_text(env: Dataset, rows: Placed) -> Iterator[str]:
         return
 
 
-def repeated(env: Dataset, split: str, rows: Placed) -> Iterator[str]:
+def repetitions(env: Dataset, split: str, rows: Placed) -> Iterator[str]:
     """Sentences on questions that occur more than once in a split, with the numbers of the rows."""
     by_question: dict[str, Placed] = {}
     for index, row in rows:
-        by_question.setdefault(question(env.asked(row)), []).append((index, row))
+        by_question.setdefault(question(env.question_messages(row)), []).append((index, row))
     several: dict[str, list[Placed]] = {"with different answers": [], "with the same answer": []}
     for same in by_question.values():
         if len(same) > 1:
@@ -184,7 +185,7 @@ def question(messages: Sequence[Message]) -> str:
     return "\n".join([*words, *(image.sha256 for message in messages for image in message.images)])
 
 
-def numbered(indices: Sequence[int]) -> str:
+def number_rows(indices: Sequence[int]) -> str:
     """Rows by their numbers."""
     numbers = ", ".join(map(str, indices[:10])) + (f" and {len(indices) - 10} more" if len(indices) > 10 else "")
     return f"row{'s' if len(indices) > 1 else ''} {numbers}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from gnomon.errors import ConfigError, ResourceError, sibling
 
-__all__ = ["Row", "content_hash", "is_file", "located", "read_rows", "stamp"]
+__all__ = ["Row", "content_hash", "is_file", "locate", "read_rows", "stamp"]
 
 Row = Mapping[str, Any]
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
@@ -34,7 +34,7 @@ def read_rows(path: str, split: str = "", config: str = "", revision: str = "") 
     Args: split, config, revision: of a folder or hub name. An empty split is the only one, or "train". Files have none.
     Raises: ConfigError E150, with the line, for unreadable data; ResourceError E505 for a missing package.
     """
-    path = located(path)
+    path = locate(path)
     if is_file(path):
         return file_rows(path, stamp(path))
     if Path(path).is_file():
@@ -43,17 +43,17 @@ def read_rows(path: str, split: str = "", config: str = "", revision: str = "") 
     return hub(path, split, config, revision)
 
 
-def located(path: str) -> str:
+def locate(path: str) -> str:
     """The path, or the path of the shipped data set."""
     return str(files("gnomon.envs").joinpath("questions.jsonl")) if path == "questions" else path
 
 
 def is_file(path: str) -> bool:
     """Whether the suffix is that of a file; else the path is a folder or a hub name."""
-    return unpacked(path).endswith(TEXT) or path.lower().endswith(".parquet")
+    return uncompressed_name(path).endswith(TEXT) or path.lower().endswith(".parquet")
 
 
-def unpacked(path: str) -> str:
+def uncompressed_name(path: str) -> str:
     """The path in lower case, without the suffix of a compressed file."""
     return re.sub(rf"({'|'.join(map(re.escape, PACKED))})$", "", path.lower())
 
@@ -74,12 +74,12 @@ def file_rows(path: str, stamp: tuple[int, int]) -> tuple[Row, ...]:
     if path.lower().endswith(".parquet"):
         return tuple(parquet(path))
     text = text_of(path)
-    if not unpacked(path).endswith((".csv", ".tsv")):
+    if not uncompressed_name(path).endswith((".csv", ".tsv")):
         return tuple(json_rows(path, text))
     from gnomon.envs.csv_rows import csv_rows
 
     try:
-        return tuple(csv_rows(text, "\t" if unpacked(path).endswith(".tsv") else ""))
+        return tuple(csv_rows(text, "\t" if uncompressed_name(path).endswith(".tsv") else ""))
     except ValueError as error:
         fix = "write one row per line, with double quotes around a field that contains a separator or a line end"
         raise unreadable(path, str(error), fix) from error
@@ -121,10 +121,10 @@ def json_rows(path: str, text: str) -> Iterator[Row]:
         if text.lstrip().startswith("["):
             raise unreadable(path, str(error), "write a JSON array of objects, or one object a line") from error
         return lines(path, text)
-    return enclosed(path, whole)
+    return rows_of(path, whole)
 
 
-def enclosed(path: str, whole: Any) -> Iterator[Row]:
+def rows_of(path: str, whole: Any) -> Iterator[Row]:
     """The rows of a JSON value: of an array, or of the array that an object holds, or the object itself."""
     if isinstance(whole, dict):
         arrays = [key for key, value in whole.items() if isinstance(value, list) and key in CONTAINERS]
@@ -174,7 +174,7 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
     import datasets
 
     try:
-        source = name if Path(name).is_dir() else reached(name, revision)
+        source = name if Path(name).is_dir() else hub_source(name, revision)
         dataset = datasets.load_dataset(source, config or None, revision=(source == name and revision) or None)
     except Exception as error:  # loaders, downloads and formats raise many types
         raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", other_source(name, revision)) from error
@@ -184,7 +184,7 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
     return tuple(dict(row) for row in dataset[chosen_split])
 
 
-def reached(name: str, revision: str) -> str:
+def hub_source(name: str, revision: str) -> str:
     """The name of a hub data set. Where HF_HUB_OFFLINE is set, the folder that the hub's cache has of it, if any.
 
     Without a hub, the package datasets reads whichever revision it has read before, so this asks for a revision.

@@ -26,15 +26,15 @@ class Scramble(Divided):
     """Largest number of dictionary words that the letters may form. More words make a random guess more likely."""
 
     def make(self, rng: random.Random) -> Task:
-        return self._shuffled(rng.choice(words(*self.length, self.anagrams)), rng)
+        return self._shuffle(rng.choice(words(*self.length, self.anagrams)), rng)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """Another arrangement of the same word, or of a word that differs in one or two letters."""
         word, most = task.info["word"], rng.choice((1, 1, 1, 2))
         near = [w for w in words(len(word), len(word), self.anagrams) if sum(map(str.__ne__, w, word)) <= most]
-        return self._shuffled(rng.choice(near), rng)
+        return self._shuffle(rng.choice(near), rng)
 
-    def _shuffled(self, word: str, rng: random.Random) -> Task:
+    def _shuffle(self, word: str, rng: random.Random) -> Task:
         letters = list(word)
         for _ in range(20):
             rng.shuffle(letters)

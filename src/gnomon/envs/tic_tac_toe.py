@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gnomon.envs.base import SLOT, identity, user
-from gnomon.envs.tic_tac_toe_board import best, faced, free, put, value
+from gnomon.envs.tic_tac_toe_board import best, boards_of, free, put, value
 from gnomon.envs.turns import Ask, MultiTurn, Play
 from gnomon.types import Task
 
@@ -39,7 +39,7 @@ class TicTacToe(MultiTurn):
 
     @classmethod
     def boards(cls, turns: Sequence[tuple[str, str]]) -> list[str]:
-        return faced(turns)
+        return boards_of(turns)
 
     @property
     def moves(self) -> int:

@@ -8,7 +8,7 @@ from functools import cache
 
 from gnomon.verifiers import Strictness, extract
 
-__all__ = ["best", "faced", "free", "picture", "put", "reached", "value"]
+__all__ = ["best", "boards_of", "free", "perfect_value", "picture", "put", "value"]
 
 LINES = ("012", "345", "678", "036", "147", "258", "048", "246")
 
@@ -32,7 +32,7 @@ def picture(board: str) -> str:
     return "\n───┼───┼───\n".join(" " + " │ ".join(cells[row : row + 3]) + " " for row in (0, 3, 6))
 
 
-def faced(turns: Sequence[tuple[str, str]]) -> list[str]:
+def boards_of(turns: Sequence[tuple[str, str]]) -> list[str]:
     """The boards of one player, as `MultiTurn.boards`."""
     board, pictures = " " * 9, []
     for observed, reply in turns:
@@ -53,14 +53,14 @@ def value(board: str) -> float | None:
 
 
 @cache
-def reached(board: str) -> float:
+def perfect_value(board: str) -> float:
     """The value of a board under perfect play."""
     if (end := value(board)) is not None:
         return end
-    after = [reached(put(board, cell)) for cell in free(board)]
+    after = [perfect_value(put(board, cell)) for cell in free(board)]
     return max(after) if board.count("x") == board.count("o") else min(after)
 
 
 def best(board: str) -> str:
     """The first action that keeps the board's value."""
-    return next(cell for cell in free(board) if reached(put(board, cell)) == reached(board))
+    return next(cell for cell in free(board) if perfect_value(put(board, cell)) == perfect_value(board))

@@ -147,7 +147,7 @@ class Playing:
         """The current request: the player and its legal actions."""
         if self.ask.player != 0:
             raise ValueError(f"{type(env).__name__} asks player {self.ask.player} first; player 0 acts first")
-        self.messages = (*task.messages, *env.hinted(self.ask.messages))
+        self.messages = (*task.messages, *env.without_hint(self.ask.messages))
         self.tokens = self.ask.tokens
         """Largest number of tokens of the first reply."""
         self._asked = {0}
@@ -168,17 +168,17 @@ class Playing:
             self.ask = self._play.send(move)
         except StopIteration as end:
             return self._end(end.value, player, extraction)
-        observed = self._observed(self.ask.messages)
+        observed = self._observation(self.ask.messages)
         return Step(messages=observed, done=False, player=self.ask.player, tokens=self.ask.tokens)
 
     def close(self) -> None:
         self._play.close()
 
-    def _observed(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def _observation(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The observation of the player who acts next. Only the first one of each player is put into the template."""
         first = self.ask.player not in self._asked
         self._asked.add(self.ask.player)
-        return self.env.asking(messages) if first else self.env.hinted(messages)
+        return self.env.asking(messages) if first else self.env.without_hint(messages)
 
     def _illegal(self, player: int, extraction: Extraction) -> Step:
         if self._retries[player]:

@@ -19,11 +19,11 @@ from typing import Any
 
 from gnomon.envs.base import Env
 from gnomon.envs.blame import blamed_line, describe
-from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
+from gnomon.envs.episodes import Fault, interrupt, judge, lines, play, replies, slot, turns
 from gnomon.import_path import inherited_path
 from gnomon.types import Task
 from gnomon.verifiers.hostile import hostile
-from gnomon.workers import Carried, packed
+from gnomon.workers import Carried, pack_value
 from gnomon.workers.fork_server import WORKER
 
 __all__ = ["SECONDS", "elsewhere"]
@@ -76,11 +76,11 @@ def serve(descriptor: int) -> None:
     with Connection(descriptor) as channel:
         try:
             carried, count = pickle.loads(channel.recv_bytes())
-            for message in testify(carried.opened(), count):
-                channel.send_bytes(packed(message))
-            channel.send_bytes(packed(("end", "")))
+            for message in testify(carried.load(), count):
+                channel.send_bytes(pack_value(message))
+            channel.send_bytes(pack_value(("end", "")))
         except BaseException as error:
-            channel.send_bytes(packed(("end", describe(error))))
+            channel.send_bytes(pack_value(("end", describe(error))))
 
 
 def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
@@ -94,7 +94,7 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
             yield "verdict", (index, reply, judge(env, task, reply))
     for index in range(len(first)):
         for number, say in enumerate(lines(env, first, index)):
-            yield "episode", (index, number, played(env, first[index], say))
+            yield "episode", (index, number, play(env, first[index], say))
     longest = max(first, key=lambda task: turns(env, task))
     every = range(turns(env, longest))
     for entry in hostile():
@@ -110,7 +110,7 @@ def attempts(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) 
         yield "outcome", (label, *complaint(env, task, reply, turn))
 
 
-def waited() -> float:
+def waiting_seconds() -> float:
     """Seconds for which this thread could run and had no processor; 0 where the kernel does not count them."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text("ascii").split()[1]) / 1e9
@@ -126,16 +126,16 @@ def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
     """
     seconds = math.inf
     for _ in range(2):
-        began = perf_counter() - waited()
+        began = perf_counter() - waiting_seconds()
         try:
-            verdict = interrupted(env, task, reply, after)
+            verdict = interrupt(env, task, reply, after)
         except Fault as fault:
             return str(fault), ""
         except BaseException as error:
             return describe(error), blamed_line(error, env)
         if verdict.correct:
             return "judged correct", ""
-        seconds = min(seconds, perf_counter() - waited() - began)
+        seconds = min(seconds, perf_counter() - waiting_seconds() - began)
         if seconds <= SECONDS:
             return "", ""
     return f"took {seconds:.1f} s", ""

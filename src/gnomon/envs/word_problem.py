@@ -20,13 +20,13 @@ class WordProblem(SingleTurn):
 
     def make(self, rng: random.Random) -> Task:
         have = rng.randint(2, self.largest)
-        return worded(rng, (rng.choice(NAMES), rng.choice(THINGS), have, self._steps(rng, have, self.level)))
+        return story_task(rng, (rng.choice(NAMES), rng.choice(THINGS), have, self._steps(rng, have, self.level)))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """The task with the same beginning and other steps from some step on."""
         name, things, have, steps = task.info["story"]
         beginning = steps[: rng.randrange(len(steps))]
-        return worded(
+        return story_task(
             rng, (name, things, have, beginning + self._steps(rng, total(have, beginning), len(steps) - len(beginning)))
         )
 
@@ -51,6 +51,6 @@ def total(have: int, steps: list[tuple[str, int]]) -> int:
     return have
 
 
-def worded(rng: random.Random, story: Story) -> Task:
+def story_task(rng: random.Random, story: Story) -> Task:
     prompt, answer = f"{wording(rng, story)} {SLOT}", total(story[2], story[3])
     return Task(id=identity("word_problem", story), messages=user(prompt), answer=answer, info={"story": story})

@@ -41,21 +41,21 @@ class Wording:
                 f"template is {self.template!r}; it must contain {self.question}, which the question replaces"
             )
 
-    def worded(self, task: Task) -> Task:
+    def word(self, task: Task) -> Task:
         """The task, with its messages worded by these options."""
         return replace(task, messages=self.asking(task.messages))
 
     def asking(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, with the text of every user message inserted into the template."""
         if self.template == QUESTION:
-            return self.hinted(messages)
+            return self.without_hint(messages)
         return tuple(
             replace(message, content=self.template.replace(QUESTION, message.content))
             if message.role == "user" else message
-            for message in self.hinted(messages)
+            for message in self.without_hint(messages)
         )  # fmt: skip
 
-    def hinted(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def without_hint(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages; where `hint` is false, without the answer format, and without messages that are empty then."""
         if self.hint:
             return messages

@@ -13,7 +13,7 @@ from gnomon.envs.base import Env, Step
 from gnomon.envs.live import KEPT, End, Episodes, Missing, Reply, Start
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
-from gnomon.verifiers.judging import Retry, Tries, exceeded, failed, fault, settle
+from gnomon.verifiers.judging import Retry, Tries, failure_verdict, fault, limit_verdict, settle
 from gnomon.workers import Affinity, Exceeded, Lost, Outcome, Pool, Returned
 
 __all__ = ["EnvWorkers", "Remote", "verdicts_of"]
@@ -98,7 +98,7 @@ class EnvWorkers:
     async def start(self, task: Task, key: Key) -> tuple[Remote, Step]:
         """Start an episode. Returns: it and its opening. It lives until a step is `done` or it is abandoned."""
         episode = Remote(next(self._numbers), task, key)
-        return episode, await self._answered(episode)
+        return episode, await self._next_step(episode)
 
     async def step(self, episode: Remote, reply: str) -> Step:
         """The environment's step after a reply of the player to act.
@@ -109,7 +109,7 @@ class EnvWorkers:
             raise ValueError("the episode is over")
         episode.replies.append(reply)
         try:
-            return await self._answered(episode)
+            return await self._next_step(episode)
         except BaseException:
             episode.replies.pop()
             raise
@@ -122,21 +122,21 @@ class EnvWorkers:
 
     def over(self, detail: str) -> Step:
         """The final step of an episode that exceeded a limit."""
-        return self._end(exceeded(detail, self.reward_range))
+        return self._end(limit_verdict(detail, self.reward_range))
 
-    def broken(self, detail: str) -> Step:
+    def failure_step(self, detail: str) -> Step:
         """The final step of an episode in which the environment failed."""
-        return self._end(failed(detail))
+        return self._end(failure_verdict(detail))
 
     def close(self) -> None:
         """End the worker processes and their episodes."""
         self._pool.close()
 
-    async def _answered(self, episode: Remote) -> Step:
+    async def _next_step(self, episode: Remote) -> Step:
         """The next step of an episode, after all its replies."""
         tries, fresh = Tries(self.retries), False
         try:
-            while isinstance(result := await self._asked(episode, fresh), Retry) and tries.another(result):
+            while isinstance(result := await self._ask(episode, fresh), Retry) and tries.another(result):
                 fresh = True
         except BaseException:  # The call was cancelled, or the pool was closed.
             self._forget(episode)
@@ -147,40 +147,40 @@ class EnvWorkers:
             self._forget(episode)
         return step
 
-    async def _asked(self, episode: Remote, fresh: bool) -> Step | Retry:
+    async def _ask(self, episode: Remote, fresh: bool) -> Step | Retry:
         """The next step from the episode's worker, or from another worker by replay.
 
         Args: fresh: whether to use only a new worker.
         """
         if episode.steps and not fresh:
-            outcome = await self._continued(episode)
+            outcome = await self._continue(episode)
             if outcome is not None and outcome != MEMORY:
-                return self._settled(outcome)
+                return self._settle(outcome)
             fresh = outcome == MEMORY
-        outcomes = await self._made(episode, episode.calls, fresh=fresh)
+        outcomes = await self._call(episode, episode.calls, fresh=fresh)
         if outcomes[-1] == MEMORY and not fresh:  # Other episodes may have used the memory.
-            return await self._asked(episode, fresh=True)
+            return await self._ask(episode, fresh=True)
         for turn, (before, outcome) in enumerate(zip(episode.steps, outcomes, strict=False)):
             if not isinstance(outcome, Returned):
-                return Retry(failed(f"{BROKE.format(turn=turn)}: {reason(outcome)}"))
+                return Retry(failure_verdict(f"{BROKE.format(turn=turn)}: {reason(outcome)}"))
             if not same(before, outcome.value):
-                return self.broken(CHANGED.format(turn=turn))
-        return self._settled(outcomes[-1])
+                return self.failure_step(CHANGED.format(turn=turn))
+        return self._settle(outcomes[-1])
 
-    async def _continued(self, episode: Remote) -> Outcome | None:
+    async def _continue(self, episode: Remote) -> Outcome | None:
         """The outcome of the next call on the episode's worker; None if the episode must be replayed on another.
 
         The first reply of an episode does not wait for a worker that is busy for long: replaying an opening is cheap.
         """
         movable = self.movable and len(episode.replies) == 1
         try:
-            (outcome,) = await self._made(episode, [episode.last_call], bound=True, movable=movable)
+            (outcome,) = await self._call(episode, [episode.last_call], bound=True, movable=movable)
         except Lost:
             self._forget(episode)
             return None
         return None if outcome == Returned(Missing()) else outcome
 
-    async def _made(
+    async def _call(
         self,
         episode: Remote,
         calls: Sequence[Start | Reply],
@@ -200,12 +200,12 @@ class EnvWorkers:
             self._pool.submit([(End(episode.number),)], episode.affinity, bound=True)
             self._pool.release(episode.affinity)
 
-    def _settled(self, outcome: Outcome) -> Step | Retry:
+    def _settle(self, outcome: Outcome) -> Step | Retry:
         if not isinstance(outcome, Returned):
             verdict = settle(outcome, self.reward_range)
             return verdict if isinstance(verdict, Retry) else self._end(verdict)
         if problem := self._problem(outcome.value):
-            return Retry(failed(problem))
+            return Retry(failure_verdict(problem))
         step: Step = outcome.value
         return step
 

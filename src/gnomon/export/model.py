@@ -16,11 +16,11 @@ import tomli_w
 import torch
 from transformers import GenerationConfig
 
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.errors import ConfigError
 from gnomon.models import smollm2
 from gnomon.models.folder import SHIPPED, SMOLLM2, chat_template
-from gnomon.models.hub import cached, hub_name, parsed
+from gnomon.models.hub import cache_folder, hub_name, parse_name
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import score
@@ -77,7 +77,7 @@ def export(name: str, folder: Path, dtype: str = "", *, merged: bool = False) ->
     require_free(name, folder)
     with RunReader(run) as reader:
         source = load_checkpoint(checkpoint(run, step), ())
-        config, _ = resolve([recorded(run / RECIPE)])
+        config, _ = resolve([recorded_recipe(run / RECIPE)])
         dtype = chosen_dtype(config, dtype, merged)
         fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
         try:
@@ -217,7 +217,7 @@ def set_template(folder: Path, template: str) -> None:
 def papers(config: RunConfig) -> Iterator[Path]:
     """Licence files of the model that the run began with, where its folder is still there."""
     name = hub_name(config.policy.path)
-    base = (cached(name) if name else None) or Path(config.policy.path)
+    base = (cache_folder(name) if name else None) or Path(config.policy.path)
     base = smollm2.cache_folder() if config.policy.path == SMOLLM2 else base
     if config.policy.path not in SHIPPED and base.is_dir():
         for pattern in PAPERS:
@@ -261,7 +261,7 @@ def use_text(policy: Policy, config: RunConfig) -> list[str]:
 
 def card(reader: RunReader, config: RunConfig, source: Checkpoint, policy: Policy, weights: str, prompts: str) -> str:
     """`README.md`: what was trained on what, how well it does, how to load it, and the recipe that repeats it."""
-    recipe, hub = public(config.model_dump()), parsed(config.policy.path)
+    recipe, hub = public(config.model_dump()), parse_name(config.policy.path)
     env, base = recipe["env"]["type"], hub.repo if hub else recipe["policy"]["path"]
     return "\n".join(
         [

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gnomon.config import RunConfig, Source, overrides, resolve
-from gnomon.envs.base import Env, SingleTurn, confined
+from gnomon.envs.base import Env, SingleTurn, check_isolation
 from gnomon.errors import ConfigError
 from gnomon.export.model import require_free
 from gnomon.models.folder import model_folder, table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trimming import RECORD, trim, untrim
 from gnomon.models.vocabulary import token_ids
-from gnomon.rendering import choose, joined
+from gnomon.rendering import choose, join
 from gnomon.run.find import check_env_config, check_policy_config, make_env
 from gnomon.training.loop import first
 
-__all__ = ["tokens_of", "trimmed", "untrimmed"]
+__all__ = ["tokens_of", "trim_model", "untrim_model"]
 
 
-def trimmed(
+def trim_model(
     policy: Path, folder: Path, envs: Sequence[str], settings: Sequence[str], tasks: int, texts: Sequence[Path]
 ) -> tuple[int, int]:
     """Write a model folder with the tokens that environments need.
@@ -42,7 +42,7 @@ def trimmed(
     return len(trim(base, folder, token_set)), len(set(token_ids(table(base / "tokenizer.json"))))
 
 
-def untrimmed(policy: Path, folder: Path, base: Path | None = None, record: Path | None = None) -> None:
+def untrim_model(policy: Path, folder: Path, base: Path | None = None, record: Path | None = None) -> None:
     """Write a trimmed model with its whole vocabulary. Args: base: by default the one that the record names."""
     require_free(str(policy), folder)
     record_body = table(record or policy / RECORD)
@@ -55,13 +55,13 @@ def tokens_of(config: RunConfig, tasks: int, texts: Sequence[Path] = ()) -> set[
     Args: tasks: of each split.
     """
     env = make_env(config.env)
-    confined(env)
+    check_isolation(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     result = set(renderer.stop)
     for split in ("train", "test"):
         for _, task in first(env.tasks(split), tasks):
-            result.update(joined(renderer.start(task.messages)))
+            result.update(join(renderer.start(task.messages)))
     for text in (*solutions(env, tasks), *(path.read_text("utf-8") for path in texts), *config.rollout.stop):
         result.update(tokenizer.encode(text))
     return result

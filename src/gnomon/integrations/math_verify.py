@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gnomon.verifiers import Malformed, Math, Rejected, Several, Strictness
-from gnomon.verifiers.boxes import boxed
+from gnomon.verifiers.boxes import read_box
 from gnomon.verifiers.mathematics.answer import parse_answer
 
 __all__ = ["accuracy_reward", "parse", "verify"]
@@ -24,7 +24,7 @@ def parse(text: str) -> list[str]:
 
     Returns: one text, or an empty list if there is no answer.
     """
-    if (extraction := boxed(text, Strictness.LAST)).text is not None:
+    if (extraction := read_box(text, Strictness.LAST)).text is not None:
         return [extraction.text]
     try:
         return [] if "\\boxed" in text or parse_answer(text).node is None else [text]

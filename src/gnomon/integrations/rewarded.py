@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.envs.base import SPLITS, TEST_SHARE, SingleEpisode, identity
 from gnomon.envs.golds import reference
 from gnomon.envs.messages import prompt_of
-from gnomon.envs.row_checks import USUAL, numbered
+from gnomon.envs.row_checks import USUAL, number_rows
 from gnomon.envs.rows import read_rows
 from gnomon.errors import ConfigError
 from gnomon.integrations.rewards.base import label
@@ -21,7 +21,7 @@ from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Verifier
 
-__all__ = ["Rewarded", "rewarded"]
+__all__ = ["Rewarded", "make_env"]
 
 PROMPTS, ANSWERS = USUAL["prompt"], USUAL["answer"]
 EXAMPLE = '{"prompt": "What is 2 + 2? <answer>...</answer>", "answer": "4"}'
@@ -66,7 +66,7 @@ class Rewarded:
         return {"reward": label(self.reward.function), **count, "tasks_sha256": total.hexdigest()}
 
 
-def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, float] = (0.0, 1.0)) -> Rewarded:
+def make_env(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, float] = (0.0, 1.0)) -> Rewarded:
     """An environment of tasks and a reward function.
 
     Args:
@@ -194,7 +194,7 @@ class Columns:
                 problems[i] = error
         for first in problems.values():
             indices = [i for i, each in problems.items() if each.where == first.where]
-            where = ", ".join(filter(None, (split, numbered(indices), first.where)))
+            where = ", ".join(filter(None, (split, number_rows(indices), first.where)))
             raise ConfigError(first.code, first.what, where=where, why=first.why, fix=first.fix)
         return tasks
 
@@ -243,11 +243,11 @@ def splits_of(tasks: Any) -> dict[str, list[Any]]:
         return {"train": list(read_rows(str(tasks)))}
     if isinstance(tasks, Mapping) and "train" in tasks:
         test = next((name for name in ("test", "validation") if name in tasks), None)
-        return {"train": listed(tasks["train"])} | ({"test": listed(tasks[test])} if test else {})
-    return {"train": listed(tasks)}
+        return {"train": as_list(tasks["train"])} | ({"test": as_list(tasks[test])} if test else {})
+    return {"train": as_list(tasks)}
 
 
-def listed(rows: Any) -> list[Any]:
+def as_list(rows: Any) -> list[Any]:
     if callable(getattr(rows, "to_dict", None)) and hasattr(rows, "columns"):
         rows = rows.to_dict("records")  # A pandas DataFrame.
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):

@@ -111,8 +111,8 @@ class Recorder:
         self.trainer, self.run, self.answer = trainer, run, answer
         self.waiting: list[Waiting] = []
         self.watched = {
-            "_generate_and_score_completions": self.generated, "_calculate_rewards": self.judged,
-            "_get_per_token_logps_and_entropies": self.passed, "_get_grad_norm": self.normed,
+            "_generate_and_score_completions": self.record_generation, "_calculate_rewards": self.record_rewards,
+            "_get_per_token_logps_and_entropies": self.record_pass, "_get_grad_norm": self.record_norm,
         }  # fmt: skip
         """Methods of the trainer, with what sees their results."""
         self._arguments: tuple[Any, ...] = ()
@@ -120,18 +120,18 @@ class Recorder:
         self._passes: list[Pass] = []
         self._norm: float | None = None
 
-    def judged(self, rewards: Any, *arguments: Any) -> None:
+    def record_rewards(self, rewards: Any, *arguments: Any) -> None:
         """Keep what was judged, and the rewards. Args: rewards: [rollout of all processes, reward function]."""
         self._arguments, self._rewards = arguments, rewards
 
-    def generated(self, output: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> None:
+    def record_generation(self, output: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> None:
         """Record the rollouts of one call."""
         rollouts = list(self._rollouts(inputs, output))
         if self.waiting and self._place(self.waiting[0]) != self._place(rollouts[0]):
             self.flush()
         self.waiting += rollouts
 
-    def passed(self, result: Any, model: Any, ids: Any, mask: Any, keep: int, *_: Any, **__: Any) -> None:
+    def record_pass(self, result: Any, model: Any, ids: Any, mask: Any, keep: int, *_: Any, **__: Any) -> None:
         """Keep the log-probabilities of a pass whose gradient is taken, and that gradient when it is."""
         logp = result[0]
         if not logp.requires_grad:
@@ -142,7 +142,7 @@ class Recorder:
         logp.register_hook(lambda gradient: setattr(entry, "gradient", gradient.detach().double().cpu()))
         self._passes.append(entry)
 
-    def normed(self, norm: Any, *_: Any, **__: Any) -> None:
+    def record_norm(self, norm: Any, *_: Any, **__: Any) -> None:
         """Keep the norm of the first gradient after rollouts were sampled."""
         self._norm = float(norm) if self._norm is None and norm is not None else self._norm
 
@@ -153,13 +153,13 @@ class Recorder:
         if self.waiting[0].rollout.held_out:
             self.run.evaluation(self.waiting[0].rollout.step, [each.rollout for each in self.waiting])
         else:
-            rollouts = [self._learned(each) for each in self.waiting]
+            rollouts = [self._with_pass(each) for each in self.waiting]
             weights = some_weights(self.trainer.model)
             self.run.step(self.waiting[0].rollout.step, rollouts, grad_norm=self._norm, weights=weights)
             self._passes, self._norm = [], None
         self.waiting = []
 
-    def _learned(self, each: Waiting) -> Foreign:
+    def _with_pass(self, each: Waiting) -> Foreign:
         """The rollout with what the first pass over it has computed, if one has."""
         for one in self._passes:
             if each.tokens in one.tokens:

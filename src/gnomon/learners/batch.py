@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
-from gnomon.models.trie import reading_order, shared
+from gnomon.models.trie import common_length, reading_order
 from gnomon.objectives import Denominators, Rollouts, places_in
 
 __all__ = ["Batch", "TokenSequence", "costliest_first", "costs", "pieces"]
@@ -120,12 +120,12 @@ class Batch:
     @property
     def behavior_logp(self) -> Tensor:
         """[T] float64."""
-        return self._joined([sequence.behavior_logp for sequence in self.sequences], torch.float64)
+        return self._join([sequence.behavior_logp for sequence in self.sequences], torch.float64)
 
     @property
     def targets(self) -> Tensor:
         """[T] int64, the trainable tokens."""
-        return self._joined([sequence.targets for sequence in self.sequences], torch.int64)
+        return self._join([sequence.targets for sequence in self.sequences], torch.int64)
 
     @property
     def rollout(self) -> Tensor:
@@ -141,7 +141,7 @@ class Batch:
     def position(self) -> Tensor:
         """[T] int64, the place of every token among those of its rollout that are here, turn after turn."""
         rollout = self.rollout
-        turn = self._joined([sequence.turn for sequence in self.sequences], torch.int64)
+        turn = self._join([sequence.turn for sequence in self.sequences], torch.int64)
         order = (rollout * (1 + int(turn.max())) + turn if len(turn) else turn).argsort(stable=True)
         return torch.empty_like(order).index_copy_(0, order, places_in(rollout[order]))
 
@@ -215,7 +215,7 @@ class Batch:
         """Places of the sequences, as `pieces`."""
         return pieces(self.sequences, tokens, shares)
 
-    def _joined(self, parts: list[Tensor], dtype: torch.dtype) -> Tensor:
+    def _join(self, parts: list[Tensor], dtype: torch.dtype) -> Tensor:
         return torch.cat([torch.zeros(0, dtype=dtype, device="cpu"), *parts])
 
     def _spread(self, values: list[int]) -> Tensor:
@@ -273,7 +273,7 @@ def costliest_first(costs: Sequence[float]) -> list[int]:
 
 def own_tokens(inputs: Tensor, before: Tensor | None) -> int:
     """Tokens of a sequence that the sequence before it does not begin with."""
-    return len(inputs) - (0 if before is None else shared(before, inputs))
+    return len(inputs) - (0 if before is None else common_length(before, inputs))
 
 
 def mean(values: list[float]) -> float:

@@ -48,7 +48,7 @@ def credit(batch: Batch, objective: Objective, *, state: CreditState, **fields: 
     rollouts = replace(batch.rollouts, **fields)
     if Need.BUDGETS in objective.asks and rollouts.segment_rewards is None:
         if rollouts.budget_scores is None:
-            raise unscored(objective.name)
+            raise score_error(objective.name)
         rollouts = replace(rollouts, segment_rewards=rollouts.budget_scores)
     rollouts, state = with_past(rollouts, objective, state)
     try:
@@ -84,7 +84,7 @@ def with_past(rollouts: Rollouts, objective: Objective, state: CreditState) -> t
     return rollouts, state
 
 
-def unscored(name: str) -> ConfigError:
+def score_error(name: str) -> ConfigError:
     return ConfigError(
         "E119",
         f"{name} needs a score at every token budget, and the verdicts of this step have none",

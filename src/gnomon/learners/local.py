@@ -19,7 +19,7 @@ from gnomon.learners.batch import Batch, TokenSequence, pieces
 from gnomon.learners.coefficients import coefficients, cut, units
 from gnomon.learners.critic import Critic
 from gnomon.learners.eight_bit import from_store, to_store
-from gnomon.learners.mismatch import compared, drift
+from gnomon.learners.mismatch import compare_logp, drift
 from gnomon.learners.not_finite import not_finite, only_overflows
 from gnomon.learners.optimisers import Adam, Sgd, optimizer_of
 from gnomon.learners.scaling import LossScale
@@ -183,7 +183,7 @@ class LocalLearner:
         moving = self._moving(batch, row)
         moved = batch.take(moving)
         cuts = moved.micro_batches(self.micro_batch, self.policy.packs)
-        fixed = self._known(batch, moving, [moved.take(places) for places in cuts], row)
+        fixed = self._known_coefficients(batch, moving, [moved.take(places) for places in cuts], row)
         stats: Stats = {"trained": Sum(len(moved))}
         stats = merge(stats, self._gather(moved, cuts, row if fixed is None else fixed, self._scatter(moved, row)))
         if not moving:
@@ -202,7 +202,7 @@ class LocalLearner:
         watched = [bool(objective.observation and sequence.observations) for sequence in batch.sequences]
         return [index for index, part in enumerate(parts) if watched[index] or part.any()]
 
-    def _known(
+    def _known_coefficients(
         self, batch: Batch, moving: Sequence[int], parts: Collection[Batch], objective: Objective | Coefficients
     ) -> Coefficients | None:
         """The coefficients of the moving sequences, end to end, or None where each part holds all that its own need.
@@ -225,9 +225,9 @@ class LocalLearner:
         reported = batch.behavior_logp
         if batch.exact and batch.proximal_logp is None and not bool(reported.isnan().any()):
             return reported
-        return self._scored(batch)
+        return self._score(batch)
 
-    def _scored(self, batch: Batch) -> Tensor:
+    def _score(self, batch: Batch) -> Tensor:
         logps = self.score(batch.sequences, batch.temperature)
         return torch.cat([batch.behavior_logp[:0], *map(torch.from_numpy, logps)]).double()
 
@@ -252,11 +252,11 @@ class LocalLearner:
 
         parameters = [*self.policy.state().values()]
 
-        def differentiated(places: Places) -> tuple[Loss, Sequence[Tensor | None]]:
+        def differentiate(places: Places) -> tuple[Loss, Sequence[Tensor | None]]:
             loss = self._loss(batch.take(places), part(objective, batch, places))
             return loss, torch.autograd.grad(loss.value, parameters, allow_unused=True)
 
-        for loss, gradients in self._threads.results(differentiated, cuts):
+        for loss, gradients in self._threads.results(differentiate, cuts):
             has_gradient = [value is not None for value in gradients]
             torch.autograd.backward([*compress(parameters, has_gradient)], [*compress(gradients, has_gradient)])
             stats = merge(stats, self._stats(loss, scatter))
@@ -300,11 +300,11 @@ class LocalLearner:
         return Loss(-share * self.scale.value * gain, batch, logp.detach(), hidden.detach(), stats)
 
     def _stats(self, loss: Loss, scatter: SuccessScatter | None) -> Stats:
-        """What is recorded of a micro-batch. Raises: NumericsError E202, as `compared`."""
+        """What is recorded of a micro-batch. Raises: NumericsError E202, as `compare_logp`."""
         stats = loss.stats
         if scatter:
             stats = stats | scatter.add(loss.hidden, loss.logp, loss.batch)
-        return merge(stats, compared(loss.logp.cpu(), loss.batch, self.version))
+        return merge(stats, compare_logp(loss.logp.cpu(), loss.batch, self.version))
 
     def _compare(self, batch: Batch) -> Stats:
         """A step without a gradient is still compared with the sampler, on its first sequence."""
@@ -314,7 +314,7 @@ class LocalLearner:
         with torch.no_grad():
             scored = self.policy(text_pass(self.policy, first.sequences), batch.temperature, truncation=self.truncation)
         entropy = scored.entropy.cpu()
-        stats = compared(scored.logp.cpu(), first, self.version)
+        stats = compare_logp(scored.logp.cpu(), first, self.version)
         return stats | {"entropy": Mean(float(entropy.sum()), len(entropy))}
 
     def optim_step(self, lr: float) -> Stats:
@@ -334,7 +334,7 @@ class LocalLearner:
             norms["critic"] = self.critic.clip_gradient()
         if not all(map(math.isfinite, norms.values())):
             self._skip(norms)
-            return {"lr": Mean(lr)} | self._scaled(skipped=True)
+            return {"lr": Mean(lr)} | self._scale(skipped=True)
         self.version += 1
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -346,9 +346,9 @@ class LocalLearner:
         if self.critic:
             self.critic.take_step()
             stats["value_grad_norm"] = Mean(norms["critic"])
-        return stats | self._scaled(skipped=False)
+        return stats | self._scale(skipped=False)
 
-    def _scaled(self, *, skipped: bool) -> Stats:
+    def _scale(self, *, skipped: bool) -> Stats:
         if not self.scale.moves:
             return {}
         return {"loss_scale": Mean(self.scale.value), "skipped": Mean(float(skipped))}
@@ -369,7 +369,7 @@ class LocalLearner:
             self.critic.optimizer.zero_grad()
             models["critic"], scales["critic"] = self.critic.parameters, self.critic.scale
         broken = [scales[name] for name, norm in norms.items() if not math.isfinite(norm)]
-        if all(scale.can_fall for scale in broken) and only_overflows(norms, gathered, models, self._scored):
+        if all(scale.can_fall for scale in broken) and only_overflows(norms, gathered, models, self._score):
             for scale in broken:
                 scale.halve()
             return
@@ -377,7 +377,7 @@ class LocalLearner:
             norms,
             gathered,
             weights=models,
-            logp=self._scored,
+            logp=self._score,
             where=f"optimiser step {self.version + 1}",
             first=self.version == 0,
             compute=self.policy.precision.compute,
@@ -392,10 +392,10 @@ class LocalLearner:
 
     def publish(self) -> WeightsRef:
         """The present version. In a folder of published weights, its file takes the place of the one before."""
-        ref = self._described(self.policy.state())
-        return ref if self.published is None else ref.written(fresh_file(self.published, self.version))
+        ref = self._describe(self.policy.state())
+        return ref if self.published is None else ref.write(fresh_file(self.published, self.version))
 
-    def _described(self, tensors: Mapping[str, Tensor] | Path) -> WeightsRef:
+    def _describe(self, tensors: Mapping[str, Tensor] | Path) -> WeightsRef:
         """The present version, whose tensors are these, with its probe."""
         logp = score(self.policy, [self._probe[:1]], [(0, self._probe[1:])])
         if not isinstance(tensors, Path):

@@ -11,7 +11,7 @@ from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch
 from gnomon.stats import At, Max, Mean, Quantile, Stats
 
-__all__ = ["BAND", "compared", "drift", "mismatch"]
+__all__ = ["BAND", "compare_logp", "drift", "mismatch"]
 
 BAND = (0.5, 2.0)
 """Ratios of learner to sampler outside of it are counted."""
@@ -40,7 +40,7 @@ def mismatch(behavior: Tensor, logp: Tensor, tokens: Tensor) -> Stats:
     }
 
 
-def compared(logp: Tensor, batch: Batch, version: int) -> Stats:
+def compare_logp(logp: Tensor, batch: Batch, version: int) -> Stats:
     """How far sampler and learner are apart on what was sampled, before any update.
 
     Args: logp: [T] under the policy as it is; version: of its weights.

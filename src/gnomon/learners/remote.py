@@ -16,7 +16,7 @@ from gnomon.learners.pulse import Pulse
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Coefficients, Objective
 from gnomon.stats import Stats
-from gnomon.workers.serialise import packed
+from gnomon.workers.serialise import pack_value
 
 __all__ = ["RemoteLearner", "answer"]
 
@@ -52,7 +52,7 @@ class RemoteLearner:
         Raises: what a process raised; ResourceError E509 where one ends or hangs.
         """
         try:
-            self._exchanged("start", parts)
+            self._exchange("start", parts)
         except ResourceError as error:
             if error.code != "E509":
                 raise
@@ -92,9 +92,9 @@ class RemoteLearner:
         self._end()
 
     def _call(self, verb: str, *arguments: Any) -> Any:
-        return self._exchanged(verb, packed((verb, arguments)))
+        return self._exchange(verb, pack_value((verb, arguments)))
 
-    def _exchanged(self, verb: str, message: bytes) -> Any:
+    def _exchange(self, verb: str, message: bytes) -> Any:
         """What the first process answers to a message, once all have.
 
         Raises: what a process raised; ResourceError E509 where one has ended, hangs or has lost the others.
@@ -110,7 +110,7 @@ class RemoteLearner:
         failed = [value for kind, value in answers.values() if kind == "raised"]
         parted = [error for error in failed if isinstance(error, RuntimeError) and any(p in str(error) for p in PARTED)]
         if len(parted) == len(failed) and (lost or not self._channels):
-            raise self._died(verb) from lost
+            raise self._death(verb) from lost
         if parted:
             raise self._hung(verb, str(parted[0]).partition("\n")[0]) from parted[0]
         if len(answers) < len(self._channels):
@@ -160,7 +160,7 @@ class RemoteLearner:
             fix="gnomon resume RUN",
         )
 
-    def _died(self, verb: str) -> ResourceError:
+    def _death(self, verb: str) -> ResourceError:
         why = self._why()
         self.close()
         return ResourceError(

@@ -95,8 +95,8 @@ def score_rows(policy: Policy, piece: Piece, rows: slice, temperature: float) ->
     projection = policy.projection
     weight, bias = projection.weight.detach(), projection.bias
     own = (at_least(piece.hidden) * at_least(weight[piece.tokens])).sum(-1).to(weight.dtype)
-    own = projection.bounded(own if bias is None else own + bias.detach()[piece.tokens]) / temperature
-    scores = projection.bounded(linear(piece.hidden, weight[rows], None if bias is None else bias.detach()[rows]))
+    own = projection.bound(own if bias is None else own + bias.detach()[piece.tokens]) / temperature
+    scores = projection.bound(linear(piece.hidden, weight[rows], None if bias is None else bias.detach()[rows]))
     by_score = -(scores / temperature - (own - piece.logp)[:, None]).exp()
     offset = piece.tokens - rows.start
     here = ((offset >= 0) & (offset < by_score.shape[1])).nonzero().flatten()

@@ -92,11 +92,11 @@ class ServedLearner:
     def _call(self, verb: str, *arguments: Any) -> Any:
         """What the server answers. A call whose request or answer was lost is sent again, under the same number."""
         self._number += 1
-        self._repeats.answered()
+        self._repeats.on_answer()
         where, body = f"{self.url} ({verb})", dumps(arguments)
         while True:
             try:
-                status, data = self._exchanged(verb, body)
+                status, data = self._exchange(verb, body)
                 if status == 200:
                     return loads(data)
                 break
@@ -108,18 +108,18 @@ class ServedLearner:
                 time.sleep(PAUSE)
         raise refusal(status, data, where)
 
-    def _exchanged(self, verb: str, body: bytes) -> tuple[int, bytes]:
+    def _exchange(self, verb: str, body: bytes) -> tuple[int, bytes]:
         """Status and body of one request. Raises: OSError, HTTPException where it was lost, or nothing answers."""
-        with closing(self._sent(verb, body)) as connection:
+        with closing(self._send(verb, body)) as connection:
             while verb != ALIVE and not select.select([connection.sock], [], [], BEAT)[0]:
-                status, data = self._exchanged(ALIVE, dumps(()))
+                status, data = self._exchange(ALIVE, dumps(()))
                 if status != 200 or not loads(data):
                     raise ConnectionError("the server does not have the request")
-                self._repeats.answered()
+                self._repeats.on_answer()
             answer = connection.getresponse()
             return answer.status, answer.read()
 
-    def _sent(self, verb: str, body: bytes) -> HTTPConnection:
+    def _send(self, verb: str, body: bytes) -> HTTPConnection:
         """A connection on which a request was sent. Raises: OSError; ValueError for what is no address."""
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection

@@ -12,7 +12,7 @@ from torch import Tensor
 from gnomon.learners.batch import Batch, TokenSequence, costs
 from gnomon.learners.local import STATE, LocalLearner, Places, Reader, fresh_file, part
 from gnomon.learners.scatter import SuccessScatter
-from gnomon.learners.together import clip_norm, gathered, like, own_rounds, stored_like, take_gradients, write_whole
+from gnomon.learners.together import clip_norm, gather, like, own_rounds, stored_like, take_gradients, write_whole
 from gnomon.models.sharding import Pairwise
 from gnomon.models.stored import Stored
 from gnomon.models.threads import Threads
@@ -45,7 +45,7 @@ class ShardedLearner(LocalLearner):
         for cut, real in own_rounds(costs(sequences, cuts, self.policy.width)):
             values = reader([sequences[index] for index in cuts[cut]]).cpu()
             by_cut |= {cut: values} if real else {}
-        return list(gathered(by_cut).values())
+        return list(gather(by_cut).values())
 
     def _scatter(self, moved: Batch, objective: Objective | Coefficients) -> SuccessScatter | None:
         return None
@@ -69,7 +69,7 @@ class ShardedLearner(LocalLearner):
         for parameter, value, older in zip(self.parameters.values(), sums.total(), before, strict=True):
             parameter.grad = like(value.add_(older), parameter)
         merged: Stats = {}
-        for stats in gathered(by_cut).values():
+        for stats in gather(by_cut).values():
             merged = merge(merged, stats)
         return merged
 
@@ -81,7 +81,7 @@ class ShardedLearner(LocalLearner):
         assert self.published is not None, "a sharded learner publishes files"
         path = fresh_file(self.published, self.version)
         write_whole(path, self.parameters)
-        return self._described(path)
+        return self._describe(path)
 
     def save_state(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

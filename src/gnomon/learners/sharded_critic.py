@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon.learners.batch import Batch, costs
 from gnomon.learners.critic import FILE, Critic
-from gnomon.learners.together import clip_norm, gathered, like, own_rounds, stored_like, take_gradients, write_whole
+from gnomon.learners.together import clip_norm, gather, like, own_rounds, stored_like, take_gradients, write_whole
 from gnomon.models.sharding import Pairwise, local, stored_rows, tree_sum
 from gnomon.models.stored import Stored
 
@@ -33,11 +33,11 @@ class ShardedCritic(Critic):
             error = self._backward(batch, cuts[cut], clip, share=float(real))
             errors |= {cut: error} if real else {}
             grads = dict(zip(self.parameters, take_gradients(self.parameters.values()), strict=True))
-            sums.add([summed(grad) if name in self.read_out else grad for name, grad in grads.items()])
+            sums.add([sum_over_ranks(grad) if name in self.read_out else grad for name, grad in grads.items()])
         totals = sums.total() if cuts else [torch.zeros_like(value) for value in before]
         for parameter, value, older in zip(self.parameters.values(), totals, before, strict=True):
             parameter.grad = like(value.add_(older), parameter)
-        return float(sum(gathered(errors).values()))
+        return float(sum(gather(errors).values()))
 
     def clip_gradient(self) -> float:
         self.scale.unscale(self.parameters.values())
@@ -68,7 +68,7 @@ class ShardedCritic(Critic):
         self.body.masters.round()
 
 
-def summed(value: Tensor) -> Tensor:
+def sum_over_ranks(value: Tensor) -> Tensor:
     """The sum over the ranks, as the tree in which gradients of the body are added."""
     parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, value.contiguous())

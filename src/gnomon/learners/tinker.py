@@ -15,9 +15,9 @@ from gnomon.errors import ModelError
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, TokenSequence
 from gnomon.learners.coefficients import coefficients
-from gnomon.learners.mismatch import compared, drift
+from gnomon.learners.mismatch import compare_logp, drift
 from gnomon.learners.optimisers import Adam
-from gnomon.models.tinker import answer, opened, sdk
+from gnomon.models.tinker import answer, open_client, sdk
 from gnomon.models.weights import Kind, WeightsRef, probe_of
 from gnomon.objectives import Coefficients, Objective
 from gnomon.stats import Mean, Stats, Sum, merge
@@ -43,7 +43,7 @@ class TinkerLearner:
 
     def __init__(self, base: str, *, rank: int, seed: int, optimizer: Adam, vocabulary: int) -> None:
         self.base, self.optimizer, self.version = base, optimizer, 0
-        self._probe, self._types, self._service = probe_of(vocabulary), sdk().types, opened()
+        self._probe, self._types, self._service = probe_of(vocabulary), sdk().types, open_client()
         creating = self._service.create_lora_training_client(base_model=base, rank=rank, seed=seed)
         self._training = answer(creating, f"begin to train {base}")
         self._published: WeightsRef | None = None
@@ -104,7 +104,7 @@ class TinkerLearner:
         answer(self._training.forward_backward(data, "cross_entropy"), "train")
         stats: Stats = {"trained": Sum(sum(len(batch.sequences[index]) for index in moving))}
         stats |= drift(logp, batch, parts.clipped)
-        return merge(stats, compared(logp, batch, self.version))
+        return merge(stats, compare_logp(logp, batch, self.version))
 
     def optim_step(self, lr: float) -> Stats:
         """One AdamW step. Returns: `lr`, and `grad_norm` if the service reports it."""
@@ -152,7 +152,7 @@ class TinkerLearner:
                 version=self.version,
                 tensors={},
                 probe=self._probe,
-                probe_logp=tuple(self.score([probed(self._probe)])[0].tolist()),
+                probe_logp=tuple(self.score([probe_sequence(self._probe)])[0].tolist()),
                 service=path,
             )
         return self._published
@@ -163,7 +163,7 @@ def trainable_indices(sequence: TokenSequence) -> FloatArray:
     return (sequence.trainable.nonzero().flatten() - 1).numpy()
 
 
-def probed(ids: tuple[int, ...]) -> TokenSequence:
+def probe_sequence(ids: tuple[int, ...]) -> TokenSequence:
     """A token sequence of which all but the first are trainable."""
     count = len(ids) - 1
     zeros = torch.zeros(count, dtype=torch.int64)

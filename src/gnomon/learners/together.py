@@ -17,7 +17,7 @@ from gnomon.models.sharding import local, row_squares, stored_rows
 from gnomon.models.stored import Stored
 from gnomon.models.writing import Slot, write
 
-__all__ = ["clip_norm", "gathered", "like", "own_rounds", "stored_like", "take_gradients", "write_whole"]
+__all__ = ["clip_norm", "gather", "like", "own_rounds", "stored_like", "take_gradients", "write_whole"]
 
 
 def own_rounds(costs: Sequence[float]) -> Iterator[tuple[int, int]]:
@@ -33,7 +33,7 @@ def own_rounds(costs: Sequence[float]) -> Iterator[tuple[int, int]]:
         yield (order[here], 1) if here < len(order) else (order[-1], 0)
 
 
-def gathered(own: dict[int, Any]) -> dict[int, Any]:
+def gather(own: dict[int, Any]) -> dict[int, Any]:
     """What all ranks found together, in the order of the keys."""
     every: list[dict[int, Any]] = [{}] * dist.get_world_size()
     dist.all_gather_object(every, own)

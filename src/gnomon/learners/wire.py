@@ -53,7 +53,7 @@ def dumps(value: Any) -> bytes:
     Raises: TypeError for an object that is neither a plain value nor one of the classes of a learner's verbs.
     """
     tensors: list[Tensor] = []
-    tree = encoded(value, tensors)
+    tree = encode(value, tensors)
     shapes = [[str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for tensor in tensors]
     head = json.dumps({"value": tree, "tensors": shapes}).encode()
     parts = [tensor.flatten().view(torch.uint8).numpy().tobytes() for tensor in tensors]
@@ -73,12 +73,12 @@ def loads(data: bytes) -> Any:
                 raise ValueError("it is cut off")
             flat = torch.frombuffer(bytearray(data[start:end]), dtype=torch.uint8) if end > start else None
             tensors.append(torch.zeros(size, dtype=dtype) if flat is None else flat.view(dtype).reshape(size))
-        return decoded(head["value"], tensors)
+        return decode(head["value"], tensors)
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RuntimeError) as error:
         raise ValueError(f"not a message of a learner: {error}") from error
 
 
-def encoded(value: Any, tensors: list[Tensor]) -> Any:
+def encode(value: Any, tensors: list[Tensor]) -> Any:
     """A value as JSON has it. Args: tensors: takes its tensors."""
     match value:
         case Enum():
@@ -94,20 +94,20 @@ def encoded(value: Any, tensors: list[Tensor]) -> Any:
         case array():
             return {"numbers": value.typecode, "values": value.tolist()}
         case tuple():
-            return {"tuple": [encoded(part, tensors) for part in value]}
+            return {"tuple": [encode(part, tensors) for part in value]}
         case list():
-            return [encoded(part, tensors) for part in value]
+            return [encode(part, tensors) for part in value]
         case Mapping():
-            return {"map": [[encoded(key, tensors), encoded(part, tensors)] for key, part in value.items()]}
+            return {"map": [[encode(key, tensors), encode(part, tensors)] for key, part in value.items()]}
     if is_dataclass(value) and CLASSES.get(type(value).__name__) is type(value):
-        parts = {field.name: encoded(getattr(value, field.name), tensors) for field in fields(value)}
+        parts = {field.name: encode(getattr(value, field.name), tensors) for field in fields(value)}
         return {"class": type(value).__name__, "fields": parts}
     raise TypeError(f"a {type(value).__name__} cannot be sent to a learner")
 
 
-def decoded(tree: Any, tensors: list[Tensor]) -> Any:
+def decode(tree: Any, tensors: list[Tensor]) -> Any:
     if isinstance(tree, list):
-        return [decoded(part, tensors) for part in tree]
+        return [decode(part, tensors) for part in tree]
     if not isinstance(tree, dict):
         return tree
     match tree:
@@ -120,9 +120,9 @@ def decoded(tree: Any, tensors: list[Tensor]) -> Any:
         case {"numbers": code, "values": values}:
             return array(code, values)
         case {"tuple": parts}:
-            return tuple(decoded(part, tensors) for part in parts)
+            return tuple(decode(part, tensors) for part in parts)
         case {"map": pairs}:
-            return {decoded(key, tensors): decoded(part, tensors) for key, part in pairs}
+            return {decode(key, tensors): decode(part, tensors) for key, part in pairs}
         case {"class": kind, "fields": parts}:
-            return CLASSES[kind](**{name: decoded(part, tensors) for name, part in parts.items()})
+            return CLASSES[kind](**{name: decode(part, tensors) for name, part in parts.items()})
     raise ValueError(f"not a message of a learner: {sorted(tree)}")

@@ -18,7 +18,7 @@ from transformers.pytorch_utils import Conv1D
 
 from gnomon.errors import ModelError, ResourceError
 from gnomon.keys import Key
-from gnomon.models.hub import parsed
+from gnomon.models.hub import parse_name
 from gnomon.models.precision import at_least
 from gnomon.models.steady import wide_linear
 
@@ -160,7 +160,7 @@ def write_config(
     folder: Path, adapter: Adapter, layers: Sequence[str], *, base: str | None, transposed: bool = False
 ) -> None:
     """Write `adapter_config.json` of PEFT. Args: layers: full names of the layers that have an adapter."""
-    name = parsed(base) if base else None
+    name = parse_name(base) if base else None
     values = {
         "base_model_name_or_path": name.repo if name else base,
         "bias": "none",

@@ -31,8 +31,8 @@ __all__ = [
     "Layout",
     "additive",
     "attend_by_layout",
-    "capped",
     "shares",
+    "soft_cap",
 ]
 
 NAME = "gnomon"
@@ -61,7 +61,7 @@ class Form(NamedTuple):
     window: int | None = None
     """The last positions that a query sees, its own among them."""
     cap: float | None = None
-    """As of `capped`."""
+    """As of `soft_cap`."""
     sinks: Tensor | None = None
     """[heads], as of `shares`."""
 
@@ -133,7 +133,7 @@ class Prefix:
         real = position < torch.tensor(lengths, device="cpu")[:, None]
         self.real, self.place = real.to(device), real.flatten().nonzero().flatten().to(device)
 
-    def padded(self, flat: Tensor) -> Tensor:
+    def pad(self, flat: Tensor) -> Tensor:
         """Flat prompt tokens [T, …] as [P, S, …]."""
         return spread(flat, self.place, tuple(self.real.shape))
 
@@ -149,10 +149,10 @@ class Prefix:
             stop = min(start + step, length)  # A query sees no key behind the last of its piece.
             mask = additive(causal(position[start:stop], position[:stop], form.window)).repeat(heads // kv_heads, 1)
             q = heads_first(query[:, start:stop], kv_heads) * form.scale
-            scores = capped(q @ k[:, :, :stop].transpose(2, 3), form.cap) + mask
+            scores = soft_cap(q @ k[:, :, :stop].transpose(2, 3), form.cap) + mask
             of_queries = None if form.sinks is None else form.sinks.repeat_interleave(stop - start).view(kv_heads, -1)
             weights = shares(scores, of_queries).to(v.dtype)
-            outputs.append(tokens_first(weighed(weights, v[:, :, :stop]), heads))
+            outputs.append(tokens_first(weigh(weights, v[:, :, :stop]), heads))
         return gather(torch.cat(outputs, 1).flatten(0, 1), self.place)
 
 
@@ -162,7 +162,7 @@ def product(rows: Tensor, matrix: Tensor) -> Tensor:
     return rows @ matrix if few >= QUERIES else (pad(rows, (0, 0, 0, QUERIES - few)) @ matrix)[..., :few, :]
 
 
-def weighed(weights: Tensor, values: Tensor) -> Tensor:
+def weigh(weights: Tensor, values: Tensor) -> Tensor:
     """weights [..., Q, K] @ values [..., K, size], whatever follows the last key that counts: span by span from the
     first."""
     total: Tensor | None = None
@@ -232,7 +232,7 @@ def causal(query: Tensor, key: Tensor, window: int | None) -> Tensor:
     return distance >= 0 if window is None else (distance >= 0) & (distance < window)
 
 
-def capped(scores: Tensor, cap: float | None) -> Tensor:
+def soft_cap(scores: Tensor, cap: float | None) -> Tensor:
     """cap · tanh(scores / cap), in at least float32; the scores as they are without a cap.
 
     Source: Gemma Team 2024 (Gemma 2), arXiv 2408.00118, §2.

@@ -153,18 +153,18 @@ def caching_of(policy: Policy) -> Caching:
     """The fastest way in which the model decodes what a whole pass scores; measured once for a configuration."""
     name = policy.model.config.to_json_string(), policy.precision.compute
     if name not in EXAMINED:
-        EXAMINED[name] = examined(policy)
+        EXAMINED[name] = examine(policy)
     return EXAMINED[name]
 
 
 @torch.inference_mode()
-def examined(policy: Policy) -> Caching:
+def examine(policy: Policy) -> Caching:
     expected = score(policy, PROMPTS, list(enumerate(AFTER))).float().cpu().view(len(PROMPTS), -1)
     coarse = torch.finfo(policy.precision.compute).bits < 32 or torch.get_float32_matmul_precision() != "highest"
     for caching in (Caching.PADDED, Caching.EQUAL):
         cohorts = [range(3)] if caching is Caching.PADDED else [range(2), range(2, 3)]
         try:
-            apart = [float((decoded(policy, rows, caching) - expected[list(rows)]).abs().mean()) for rows in cohorts]
+            apart = [float((decode(policy, rows, caching) - expected[list(rows)]).abs().mean()) for rows in cohorts]
         except Exception:  # Every family has rules of its own; one that cannot go on in this way has another.
             continue
         if max(apart) <= (COARSE if coarse else ROUNDING):
@@ -172,7 +172,7 @@ def examined(policy: Policy) -> Caching:
     return Caching.NONE
 
 
-def decoded(policy: Policy, rows: Sequence[int], caching: Caching) -> Tensor:
+def decode(policy: Policy, rows: Sequence[int], caching: Caching) -> Tensor:
     """[B, T] log-probabilities of the tokens after the prompts; the last token of a row but the first ends it."""
     running, logps = Running(policy, [PROMPTS[row] for row in rows], caching), []
     for position in range(len(AFTER[0])):

@@ -13,7 +13,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import QUERIES, SPAN, Flat, Form, Prefix, additive, blocks, capped, shares, weighed
+from gnomon.models.attention import QUERIES, SPAN, Flat, Form, Prefix, additive, blocks, shares, soft_cap, weigh
 from gnomon.models.kernels import compiles
 
 __all__ = ["Decode", "Plan"]
@@ -56,13 +56,13 @@ class Decode(Flat):
         self._own: dict[int, Slots] = {}
         """Of the layers with attention."""
         self._zeros: dict[tuple[int, ...], Tensor] = {}
-        """Tables of `_filled` by kv_heads, folds and last dimension; their rows past the first `folds` stay zero."""
+        """Tables of `_fill` by kv_heads, folds and last dimension; their rows past the first `folds` stay zero."""
         self._tables = 0
         """How often a table was put in the place of another."""
 
     def follow(self, plan: Plan) -> None:
         """Prepare for a pass."""
-        group, self.lanes = seated(plan.group, len(plan.prompts))
+        group, self.lanes = seat(plan.group, len(plan.prompts))
         whole = [length // SPAN * SPAN for length in plan.prompts]
         offsets = [plan.prompts[slot] - whole[slot] + depth for slot, depth in zip(group, plan.depth, strict=True)]
         self.far_size, self.near_size = max(whole), blocks(max(offsets) + 1)
@@ -135,7 +135,7 @@ class Decode(Flat):
         if self.prefix is None:
             self._remember(prompts, own, key, value)
             return self._rows(query, prompts, own, form)
-        q, k, v = (self.prefix.padded(states[:cut]) for states in (query, key, value))
+        q, k, v = (self.prefix.pad(states[:cut]) for states in (query, key, value))
         for table, states in ((prompts.keys, k), (prompts.values, v)):
             table[self.new, :, : states.shape[1]] = states.transpose(1, 2)
         self._remember(prompts, own, key[cut:], value[cut:])
@@ -158,23 +158,23 @@ class Decode(Flat):
         scale, window, cap, sinks = form
         q = query.reshape(len(query), keys.shape[1], -1, query.shape[-1]) * scale
         sinks = None if sinks is None else sinks.view(q.shape[1:3])
-        near = capped((self._filled(q) @ keys.transpose(2, 3))[:, :, : q.shape[2]], cap) + self.near
+        near = soft_cap((self._fill(q) @ keys.transpose(2, 3))[:, :, : q.shape[2]], cap) + self.near
         if window is not None:
             near = near + additive(self.place[:, None] - self._upto(self.near_size) < window)[:, None, None]
         if not self.far_size:
-            return self._summed(shares(near, sinks).to(values.dtype), values, None)
+            return self._sum(shares(near, sinks).to(values.dtype), values, None)
         far_keys, far_values = prompts.first(len(self.prompts), self.far_size)
-        far = self._apart(capped(self._together(q) @ far_keys.transpose(2, 3), cap) + self.far)
+        far = self._apart(soft_cap(self._together(q) @ far_keys.transpose(2, 3), cap) + self.far)
         if window is not None:
             far = far + additive(self.back < window)[:, None, None]
         weights = shares(torch.cat([far, near], -1), sinks).to(values.dtype)
         far, near = torch.split(weights, [self.far_size, self.near_size], -1)
-        return self._summed(near, values, self._apart(weighed(self._together(far), far_values)))
+        return self._sum(near, values, self._apart(weigh(self._together(far), far_values)))
 
-    def _summed(self, near: Tensor, values: Tensor, total: Tensor | None) -> Tensor:
+    def _sum(self, near: Tensor, values: Tensor, total: Tensor | None) -> Tensor:
         """The values of a row's own keys, one span after the other, on top of what its prompt's add up to."""
         for start in range(0, self.near_size, SPAN):
-            weights = self._filled(near[..., start : start + SPAN])
+            weights = self._fill(near[..., start : start + SPAN])
             part = (weights @ values[:, :, start : start + SPAN])[:, :, : near.shape[2]]
             total = part if total is None else total + part
         assert total is not None
@@ -187,7 +187,7 @@ class Decode(Flat):
         """0 … count − 1."""
         return torch.arange(count, device=self.device)
 
-    def _filled(self, x: Tensor) -> Tensor:
+    def _fill(self, x: Tensor) -> Tensor:
         """x [B, kv_heads, folds, n] with zero rows under it, up to `QUERIES`: a product of fewer has another kernel."""
         folds = x.shape[2]
         if folds >= QUERIES:
@@ -248,7 +248,7 @@ class Slots:
             return False
         target = capacity(length, places)
         shape = capacity(have, slots), max(places, min(target, blocks(furthest or target)))
-        self.keys, self.values = (grown(table, *shape) for table in (self.keys, self.values))
+        self.keys, self.values = (grow(table, *shape) for table in (self.keys, self.values))
         return True
 
     def first(self, slots: int, places: int) -> tuple[Tensor, Tensor]:
@@ -281,14 +281,14 @@ def capacity(have: int, needed: int) -> int:
     return have if needed <= have else max(needed, 2 * have)
 
 
-def grown(old: Tensor, slots: int, places: int) -> Tensor:
+def grow(old: Tensor, slots: int, places: int) -> Tensor:
     """The same slots in a larger table."""
     table = old.new_zeros(slots, old.shape[1], places, old.shape[3])
     table[: old.shape[0], :, : old.shape[2]] = old
     return table
 
 
-def seated(group: Sequence[int | None], prompts: int) -> tuple[list[int], int]:
+def seat(group: Sequence[int | None], prompts: int) -> tuple[list[int], int]:
     """The prompt of every row, with an idle row put where rows are fewest; and the most rows of a prompt."""
     count = [0] * prompts
     for prompt in group:

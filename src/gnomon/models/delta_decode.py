@@ -136,7 +136,7 @@ class Recurrence:
         return both[0], both[1]
 
     def _begin(self, prompts: Slots, own: Slots) -> None:
-        own.copy(self._now.begun, prompts)
+        own.copy(self._now.starts, prompts)
         for table in own.tables if self._now.blank else ():
             table[self._now.blank] = 0
 
@@ -148,7 +148,7 @@ class Pass:
         self._plan, self._device = plan, device
 
     @cached_property
-    def begun(self) -> list[tuple[int, int]]:
+    def starts(self) -> list[tuple[int, int]]:
         """Rows whose first token this is, behind the slot of their prompt."""
         return [(slot, row) for slot, row in self._rows if not self._plan.depth[row] and self._plan.prompts[slot]]
 

@@ -16,7 +16,7 @@ from transformers.integrations.moe import grouped_mm_experts_forward
 from gnomon.models.attention import MIN_ROWS, NAME
 from gnomon.models.precision import at_least
 
-__all__ = ["mixed", "settle_experts"]
+__all__ = ["mix", "settle_experts"]
 
 
 def settle_experts(model: Any) -> None:
@@ -26,7 +26,7 @@ def settle_experts(model: Any) -> None:
         model.set_experts_implementation(NAME)
 
 
-def mixed(experts: Any, hidden: Tensor, choices: Tensor, shares: Tensor) -> Tensor:
+def mix(experts: Any, hidden: Tensor, choices: Tensor, shares: Tensor) -> Tensor:
     """[T, size] what experts with gates make of tokens; the function behind `NAME` in transformers' registry.
 
     Args: hidden: [T, size]; choices: [T, k] the experts of each token; shares: [T, k] how much each of them adds.
@@ -36,14 +36,14 @@ def mixed(experts: Any, hidden: Tensor, choices: Tensor, shares: Tensor) -> Tens
         return out
     each = choices.flatten()
     order = each.argsort(stable=True)
-    rows = torch.split(hidden.index_select(0, order // choices.shape[1]), counted(each, experts.num_experts))
-    outputs = torch.cat([computed(experts, at, part) for at, part in enumerate(rows) if len(part)])
+    rows = torch.split(hidden.index_select(0, order // choices.shape[1]), token_counts(each, experts.num_experts))
+    outputs = torch.cat([expert_output(experts, at, part) for at, part in enumerate(rows) if len(part)])
     back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
     parts = (at_least(outputs.index_select(0, back)).view(*choices.shape, -1) * shares[..., None]).unbind(1)
     return sum(parts[1:], parts[0]).to(hidden.dtype)
 
 
-def counted(each: Tensor, number: int) -> list[int]:
+def token_counts(each: Tensor, number: int) -> list[int]:
     """How many tokens each of the experts has; equally many where there are no values."""
     if each.is_meta:
         return [len(each) // number + (at < len(each) % number) for at in range(number)]
@@ -51,13 +51,13 @@ def counted(each: Tensor, number: int) -> list[int]:
     return counts
 
 
-def computed(experts: Any, at: int, rows: Tensor) -> Tensor:
+def expert_output(experts: Any, at: int, rows: Tensor) -> Tensor:
     """[N, size] what one of the experts makes of N tokens."""
-    inside = projected(experts, "gate_up_proj", at, pad(rows, (0, 0, 0, -len(rows) % MIN_ROWS)))
-    return projected(experts, "down_proj", at, experts._apply_gate(inside))[: len(rows)]
+    inside = project(experts, "gate_up_proj", at, pad(rows, (0, 0, 0, -len(rows) % MIN_ROWS)))
+    return project(experts, "down_proj", at, experts._apply_gate(inside))[: len(rows)]
 
 
-def projected(experts: Any, name: str, at: int, rows: Tensor) -> Tensor:
+def project(experts: Any, name: str, at: int, rows: Tensor) -> Tensor:
     """A linear layer of one of the experts."""
     weight = getattr(experts, name)[at]
     bias = getattr(experts, f"{name}_bias")[at] if experts.has_bias else None

@@ -57,7 +57,7 @@ class Flex(OverTrie, Flat):
         q, k, v = (
             (pad(x, (0, 0, 0, 0, 0, missing)) if missing else x).transpose(0, 1)[None] for x in (query, key, value)
         )
-        kernel = fused() if query.is_cuda else plain
+        kernel = compile_flex() if query.is_cuda else plain
         score_mod = None if form.cap is None else capping(form.cap, q.device)
         return kernel(q, k, v, score_mod, self.mask(form.window), form.scale, form.sinks)[0].transpose(0, 1)[:tokens]
 
@@ -78,8 +78,8 @@ class Flex(OverTrie, Flat):
         if window is not None:
             some &= position.min(1)[:, None] - position.max(1) < window
             every &= position.max(1)[:, None] - position.min(1) < window
-        count, which = listed(some & ~every, device)
-        full_count, full_which = listed(every, device)
+        count, which = block_table(some & ~every, device)
+        full_count, full_which = block_table(every, device)
         return BlockMask.from_kv_blocks(
             count,
             which,
@@ -145,13 +145,13 @@ def capping(cap: float, device: torch.device) -> ScoreMod:
     """The bound of `attention.capped`, as a function of one score."""
     most = torch.tensor(cap, dtype=torch.float32, device=device)
 
-    def bounded(score: Tensor, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def bound(score: Tensor, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return torch.tanh(score / most) * most
 
-    return bounded
+    return bound
 
 
-def listed(blocks: Places, device: torch.device) -> tuple[Tensor, Tensor]:
+def block_table(blocks: Places, device: torch.device) -> tuple[Tensor, Tensor]:
     """[1, 1, Q] how many blocks of keys a block of queries sees, and [1, 1, Q, K] their numbers, before the others."""
     arrays = (blocks.sum(1), np.argsort(~blocks, axis=1, kind="stable"))
     count, which = (torch.from_numpy(values.astype(np.int32)).to(device)[None, None] for values in arrays)
@@ -182,7 +182,7 @@ def plain(
 
 
 @cache
-def fused() -> Callable[..., Tensor]:
+def compile_flex() -> Callable[..., Tensor]:
     """`plain`, compiled for passes of every length. Fails where torch has no kernel, rather than store all scores.
 
     It is compiled once for each dtype, each kind of mask and score, with and without gradients, and for few and many

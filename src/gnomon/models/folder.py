@@ -17,7 +17,7 @@ from typing import Any
 
 from gnomon.errors import ModelError, sibling
 from gnomon.models import smollm2
-from gnomon.models.hub import fetched, hub_name, present
+from gnomon.models.hub import fetch, hub_name, present
 
 __all__ = [
     "AGAIN",
@@ -57,7 +57,7 @@ def model_folder(name: str | Path) -> Path:
     and E336 for a model of the hub that cannot be fetched.
     """
     hub = hub_name(str(name))
-    folder = _examined(smollm2.folder() if str(name) == SMOLLM2 else fetched(hub) if hub else name)
+    folder = _examine(smollm2.folder() if str(name) == SMOLLM2 else fetch(hub) if hub else name)
     if folder not in SHIPPED.values():
         _require_safetensors(folder)
     return folder
@@ -68,23 +68,23 @@ def config_folder(name: str | Path) -> Path:
     if str(name) == SMOLLM2:
         return model_folder(name)
     hub = hub_name(str(name))
-    return _examined(fetched(hub, weights=False) if hub else name)
+    return _examine(fetch(hub, weights=False) if hub else name)
 
 
 def present_folder(name: str | Path) -> Path:
     """As `config_folder`, for readers: of the hub, only what is in its cache. Nothing is fetched."""
     hub = hub_name(str(name))
-    return _examined(smollm2.present_folder() if str(name) == SMOLLM2 else present(hub) if hub else name)
+    return _examine(smollm2.present_folder() if str(name) == SMOLLM2 else present(hub) if hub else name)
 
 
-def _examined(name: str | Path) -> Path:
+def _examine(name: str | Path) -> Path:
     if str(name) in SHIPPED:
         return SHIPPED[str(name)]
     folder = Path(os.path.expanduser(name))
     if (folder / "adapter_config.json").is_file():
         why = "its adapter_config.json could name any base model"
         fix = "merge it into its base model and use the merged folder; of a run: gnomon export RUN FOLDER --merged"
-        raise _unsupported(folder, "the folder contains an adapter", why, _from_run(folder) or fix)
+        raise _unsupported_error(folder, "the folder contains an adapter", why, _from_run(folder) or fix)
     if not (folder / "config.json").is_file():
         if saved := _from_run(folder):
             raise ModelError(
@@ -182,12 +182,14 @@ def _require_known(folder: Path, config: Mapping[str, Any]) -> None:
         raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=why, fix=AGAIN)
     for key in LAYERS:
         if isinstance(config.get(key, 1), bool) or not isinstance(config.get(key, 1), int | None):
-            raise _unsupported(folder, f"{key} is {config[key]!r}", "it must be a number of layers")
+            raise _unsupported_error(folder, f"{key} is {config[key]!r}", "it must be a number of layers")
         if not 0 < (config.get(key) or 1) <= MOST:
-            raise _unsupported(folder, f"the model has {config[key]} layers", f"the limit is 1 to {MOST}")
+            raise _unsupported_error(folder, f"the model has {config[key]} layers", f"the limit is 1 to {MOST}")
     if config.get("quantization_config") is not None:
         why = "quantized weights cannot be trained, and reading them needs other packages"
-        raise _unsupported(folder, "the weights are quantized", why, "use the folder of the model before quantization")
+        raise _unsupported_error(
+            folder, "the weights are quantized", why, "use the folder of the model before quantization"
+        )
 
 
 def _require_safetensors(folder: Path) -> None:
@@ -205,5 +207,5 @@ def _require_safetensors(folder: Path) -> None:
     )
 
 
-def _unsupported(folder: Path, what: str, why: str, fix: str = "") -> ModelError:
+def _unsupported_error(folder: Path, what: str, why: str, fix: str = "") -> ModelError:
     return ModelError("E321", what, where=str(folder), why=why, fix=fix or "use another model folder")

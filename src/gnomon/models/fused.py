@@ -18,13 +18,13 @@ from torch.func import functional_call
 from torch.nn.functional import rms_norm, silu
 from transformers.activations import SiLUActivation
 
-from gnomon.models.kernels import compiled, compiles
+from gnomon.models.kernels import compile_kernel, compiles
 from gnomon.models.precision import at_least
 
 __all__ = ["LowRank", "fuse", "is_fused", "plain", "split"]
 
 GATED = "self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))"
-"""How transformers writes the layer behind attention that `gated` computes."""
+"""How transformers writes the layer behind attention that `gate_layer` computes."""
 SILU = (torch.nn.SiLU, SiLUActivation)
 PLAIN: dict[type, bool] = {}
 """What `plain` has found about classes of norms."""
@@ -37,21 +37,21 @@ def fuse(model: torch.nn.Module, exact: bool) -> None:
     """
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm") and plain(module):
-            module.forward = partial(normed, module, module.forward)
+            module.forward = partial(norm, module, module.forward)
         elif exact:
             continue
         elif GATED in (getsource(type(module).forward) if hasattr(module, "gate_proj") else ""):
-            module.forward = partial(gated, module, module.forward)
+            module.forward = partial(gate_layer, module, module.forward)
         elif hasattr(module, "lora_A") and hasattr(module, "base_layer"):
-            module.forward = partial(adapted, module, module.forward)
+            module.forward = partial(adapt_linear, module, module.forward)
 
 
 def is_fused(module: torch.nn.Module) -> bool:
     """Whether a norm computes by one kernel on a CUDA device."""
-    return isinstance(module.forward, partial) and module.forward.func is normed
+    return isinstance(module.forward, partial) and module.forward.func is norm
 
 
-def normed(module: Any, forward: Any, hidden: Tensor) -> Tensor:
+def norm(module: Any, forward: Any, hidden: Tensor) -> Tensor:
     """An RMS norm in one kernel. Its backward pass keeps the input as it is, and one number of each row."""
     weight = module.weight
     if not hidden.is_cuda or hidden.dtype != weight.dtype:
@@ -86,18 +86,18 @@ def answers(module: torch.nn.Module) -> bool:
     return torch.allclose(output, rms_norm(rows, some.shape, some, epsilon(module)), rtol=1e-4, atol=1e-6)
 
 
-def gated(module: Any, forward: Any, x: Tensor) -> Tensor:
+def gate_layer(module: Any, forward: Any, x: Tensor) -> Tensor:
     """The layer behind attention, in training passes. What the gate lets through is computed again, not kept."""
     if not x.is_cuda or not torch.is_grad_enabled() or not isinstance(module.act_fn, SILU) or not compiles():
         return forward(x)  # type: ignore[no-any-return]
-    return module.down_proj(compiled(let_through)(module.gate_proj(x), module.up_proj(x)))  # type: ignore[no-any-return]
+    return module.down_proj(compile_kernel(let_through)(module.gate_proj(x), module.up_proj(x)))  # type: ignore[no-any-return]
 
 
 def let_through(gate: Tensor, up: Tensor) -> Tensor:
     return silu(gate) * up
 
 
-def adapted(layer: Any, forward: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def adapt_linear(layer: Any, forward: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A linear layer with its adapter, which costs two thin products of matrix units: training passes in bfloat16."""
     by_units = x.is_cuda and x.dtype is torch.bfloat16 and torch.is_grad_enabled() and not args and not kwargs
     if not by_units or layer.disable_adapters or layer.merged or len(layer.active_adapters) != 1 or layer.lora_variant:

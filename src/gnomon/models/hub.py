@@ -15,7 +15,7 @@ from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["HubName", "at_commits", "cached", "commit_of", "fetched", "hub_name", "parsed", "present"]
+__all__ = ["HubName", "at_commits", "cache_folder", "commit_of", "fetch", "hub_name", "parse_name", "present"]
 
 NAME = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@((?!.*\.\.)[A-Za-z0-9][\w./-]*))?", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -43,7 +43,7 @@ class HubName:
         return f"hf download {self.repo}" + (f" --revision {self.revision}" if self.revision else "")
 
 
-def parsed(text: str) -> HubName | None:
+def parse_name(text: str) -> HubName | None:
     """The hub name that a text can be; None for another form."""
     match = NAME.fullmatch(text)
     return HubName(repo=match[1], revision=match[2] or "") if match else None
@@ -51,7 +51,7 @@ def parsed(text: str) -> HubName | None:
 
 def hub_name(text: str) -> HubName | None:
     """The hub name that a text is. None for a local path: one that exists, or that is not of the form."""
-    return None if Path(text).exists() else parsed(text)
+    return None if Path(text).exists() else parse_name(text)
 
 
 def at_commits(settings: Mapping[str, Any], commits: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def at_commits(settings: Mapping[str, Any], commits: Any) -> dict[str, Any]:
     by_key = commits if isinstance(commits, Mapping) else {}
     pinned_settings = dict(settings)
     for key, commit in by_key.items():
-        name = parsed(str(pinned_settings.get(key, "")))
+        name = parse_name(str(pinned_settings.get(key, "")))
         if name and COMMIT.fullmatch(str(commit)):
             pinned_settings[key] = f"{name.repo}@{commit}"
     return pinned_settings
@@ -73,7 +73,7 @@ def commit_of(folder: Path) -> str:
     return folder.name
 
 
-def cached(name: HubName) -> Path | None:
+def cache_folder(name: HubName) -> Path | None:
     """The folder of a model in the cache, which may be incomplete; None where there is none."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -89,14 +89,14 @@ def present(name: HubName) -> Path:
     """The same. Raises: ModelError E335 where there is none: nothing is fetched."""
     from huggingface_hub import constants
 
-    if folder := cached(name):
+    if folder := cache_folder(name):
         return folder
     raise absent(
         name, constants.HF_HUB_CACHE, "it is not in the cache of the hub, and a reading command fetches nothing"
     )
 
 
-def fetched(name: HubName, *, weights: bool = True) -> Path:
+def fetch(name: HubName, *, weights: bool = True) -> Path:
     """The folder of a model: as it is in the cache if it is complete there, else fetched.
 
     A name is one commit for as long as the process lives, also if somebody fetches a newer one meanwhile.
@@ -106,12 +106,12 @@ def fetched(name: HubName, *, weights: bool = True) -> Path:
     """
     from huggingface_hub import constants
 
-    return _fetched(name, weights, constants.HF_HUB_CACHE)
+    return _fetch(name, weights, constants.HF_HUB_CACHE)
 
 
 @cache
-def _fetched(name: HubName, weights: bool, where: str) -> Path:
-    there = cached(name)
+def _fetch(name: HubName, weights: bool, where: str) -> Path:
+    there = cache_folder(name)
     missing = lacking(there, weights) if there else []
     if there and not missing:
         return there

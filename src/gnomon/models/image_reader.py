@@ -41,11 +41,11 @@ class ImageReader:
         self.token_id = image_token(folder) or 0
         """Of the tokens in whose place the model puts the features of an image."""
         try:
-            self._own = loaded(folder)
+            self._own = load_processor(folder)
         except GnomonError:
             raise
         except Exception as error:  # A folder may hold anything.
-            raise self._broken(error) from error
+            raise self._error(error) from error
         self._lock = Lock()
         """Its tokenizer can be used by one thread, and one large picture at a time fits into memory."""
         self.mark = str(self._own.image_token)
@@ -84,12 +84,12 @@ class ImageReader:
                     text=[self.mark], images=[picture], return_tensors="pt", return_text_replacement_offsets=True
                 )
             except Exception as error:
-                raise self._broken(error) from error
+                raise self._error(error) from error
         return output["text_replacement_offsets"][0][0]["replacement"], {
             name: value for name, value in output.items() if name not in TEXT
         }
 
-    def _broken(self, error: Exception) -> ModelError:
+    def _error(self, error: Exception) -> ModelError:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         return ModelError(
             "E331", "the image processor of the model fails", where=str(self.folder), why=reason,
@@ -103,7 +103,7 @@ def reader_of(folder: Path) -> ImageReader | None:
     return ImageReader(folder) if image_token(folder) is not None else None
 
 
-def loaded(folder: Path) -> Any:
+def load_processor(folder: Path) -> Any:
     """Transformers' processor, without the parts for videos and sounds."""
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[table(folder / "config.json")["model_type"]])
     module: Any = sys.modules[kind.__module__]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["VARIANTS", "add_in_order", "compiled", "compiles", "settle"]
+__all__ = ["VARIANTS", "add_in_order", "compile_kernel", "compiles", "settle"]
 
 M_ARENA_MAX = -8
 """Of malloc.h."""
@@ -63,7 +63,7 @@ def compiles() -> bool:
 
 
 @cache
-def compiled(work: Callable[..., Any]) -> Callable[..., Any]:
+def compile_kernel(work: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors as few kernels, which hold nothing between its arguments and what it returns."""
     torch._dynamo.config.recompile_limit = max(VARIANTS, torch._dynamo.config.recompile_limit)
     return torch.compile(work, fullgraph=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import NEVER, SPAN, Flat, Form, capped, shares
+from gnomon.models.attention import NEVER, SPAN, Flat, Form, shares, soft_cap
 from gnomon.models.delta_tree import OverTrie
 from gnomon.models.precision import at_least
 from gnomon.models.tiles import Band, Rows, Span, bands
@@ -101,7 +101,7 @@ class Attention(torch.autograd.Function):
         for at, (band, piece) in enumerate(zip(layer.bands, split(out, layer.rows.query), strict=True)):
             operands = layer.operands(at)
             weights, _ = layer.weigh(at, operands)
-            summed(band, weights, operands, piece.view(len(operands.query), -1, size))
+            sum_spans(band, weights, operands, piece.view(len(operands.query), -1, size))
         ctx.layout, ctx.form = layout, form._replace(sinks=None)
         ctx.save_for_backward(query, key, value, sinks)
         return out.index_select(0, layer.rows.out).view(*query.shape[:2], size)
@@ -144,7 +144,7 @@ def weigh(band: Band, operands: Operands, mask: Tensor, form: Form) -> tuple[Ten
     torch.bmm(operands.query, operands.key.transpose(1, 2), out=scores[..., band.before :])
     if band.before:
         scores[..., : band.before] = band.apart(torch.bmm(band.aside(operands.query), operands.far_key.transpose(1, 2)))
-    scores = capped(at_least(scores), form.cap)
+    scores = soft_cap(at_least(scores), form.cap)
     slope = None if form.cap is None else 1 - (scores / form.cap).square()
     by_tile = scores.view(-1, band.tiles, queries // band.queries, band.queries, scores.shape[2])
     by_tile[..., band.before :] += mask
@@ -155,7 +155,7 @@ def weigh(band: Band, operands: Operands, mask: Tensor, form: Form) -> tuple[Ten
     return weights, None if slope is None else slope.to(operands.value.dtype)
 
 
-def summed(band: Band, weights: Tensor, operands: Operands, out: Tensor) -> None:
+def sum_spans(band: Band, weights: Tensor, operands: Operands, out: Tensor) -> None:
     """Write [N, Q', size], the weighted values, span by span from the first."""
     torch.bmm(weights[..., band.before :], operands.value, out=out)
     if band.before:
@@ -180,7 +180,7 @@ def gradients(
     """Write the gradients of the queries, and of keys and values of the span, and add to those of the sinks, [heads].
     Returns: those of the stems.
 
-    Args: grad: of `summed`, zero where there is no token.
+    Args: grad: of `sum_spans`, zero where there is no token.
     """
     before = band.before
     by_score = torch.empty_like(weights)

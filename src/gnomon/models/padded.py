@@ -73,15 +73,15 @@ def read_by_head(model: Any, **inputs: Any) -> tuple[Tensor, Any]:
         states.append(hidden)
         return hidden
 
-    with replaced(head, keep):
-        out = model(**accepted(type(model), inputs))
+    with replace_forward(head, keep):
+        out = model(**accepted_inputs(type(model), inputs))
     if not states:
         raise ValueError("the model does not call its vocabulary projection")
     return states[-1], out
 
 
 @contextmanager
-def replaced(head: torch.nn.Module, forward: Any) -> Iterator[None]:
+def replace_forward(head: torch.nn.Module, forward: Any) -> Iterator[None]:
     """The module computes something else."""
     before = head.__dict__.get("forward")
     head.forward = forward
@@ -93,7 +93,7 @@ def replaced(head: torch.nn.Module, forward: Any) -> Iterator[None]:
             head.forward = before
 
 
-def accepted(kind: type, inputs: dict[str, Any]) -> dict[str, Any]:
+def accepted_inputs(kind: type, inputs: dict[str, Any]) -> dict[str, Any]:
     """Those of the inputs that a model of this class takes."""
     names = input_names(kind)
     return inputs if names is None else {name: value for name, value in inputs.items() if name in names}
@@ -129,14 +129,14 @@ def freeze_unread(model: Any, outputs: Iterable[Tensor]) -> None:
     whole: experts that no token took are trained too.
     Args: outputs: of the inputs, with gradients: states of a text, and features of an image whose tower is trained.
     """
-    used_ids = set().union(*map(reached, outputs), map(id, model.get_output_embeddings().parameters()))
+    used_ids = set().union(*map(dependencies, outputs), map(id, model.get_output_embeddings().parameters()))
     for part in [*model.children(), *model.base_model.children()]:
         own = list(part.parameters())
         if own and not any(id(value) in used_ids for value in own):
             part.requires_grad_(False)
 
 
-def reached(out: Tensor) -> set[int]:
+def dependencies(out: Tensor) -> set[int]:
     """Ids of the parameters that a tensor depends on."""
     ids, visited, waiting = set(), set(), [out.grad_fn]
     while waiting:

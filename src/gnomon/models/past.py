@@ -42,7 +42,7 @@ class Past:
         """Copy the weights that a step begins with, where it is time for them and they are not held yet."""
         if step % self.every or step in self.held:
             return
-        self.held[step] = weights.copied()
+        self.held[step] = weights.copy()
         needed = {*self.drawable(step - self.lag), *(earlier for earlier in self.held if earlier > step - self.lag)}
         self.held = {earlier: version for earlier, version in self.held.items() if earlier in needed}
 

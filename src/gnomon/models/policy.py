@@ -29,7 +29,7 @@ from gnomon.models.conformance import foreign, require_conformance
 from gnomon.models.decode import Decode
 from gnomon.models.delta_decode import DeltaDecode
 from gnomon.models.delta_layer import connect
-from gnomon.models.experts import mixed, settle_experts
+from gnomon.models.experts import mix, settle_experts
 from gnomon.models.folder import AGAIN, base_hash, image_token, model_folder
 from gnomon.models.fused import fuse, is_fused
 from gnomon.models.kernels import compiles, settle
@@ -51,7 +51,7 @@ if sys.flags.optimize > 1:
     # Without docstrings (python -OO), the decorator that completes them in transformers' models raises.
     utils.auto_docstring = lambda thing=None, **_: thing or (lambda other: other)
 AttentionInterface.register(NAME, attend_by_layout)
-ExpertsInterface.register(NAME, mixed)
+ExpertsInterface.register(NAME, mix)
 settle()
 
 
@@ -285,7 +285,7 @@ class Policy(torch.nn.Module):
                 fix="policy.activation_checkpointing=false",
             )
         for layer in layers:
-            layer.forward = partial(recomputed, layer.forward)
+            layer.forward = partial(recompute, layer.forward)
 
     def recompute_conversions(self) -> None:
         """In passes with gradients of `LONG` tokens or more, keep what enters every RMS norm and every adapter, and
@@ -335,7 +335,7 @@ class Policy(torch.nn.Module):
         return Kind.ADAPTER if self.adapter else Kind.FULL
 
     @property
-    def unadapted(self) -> Policy:
+    def without_adapter(self) -> Policy:
         """The policy without what its adapter adds; it shares all weights."""
         policy: Policy = object.__new__(type(self))  # FSDP's classes cannot be copied.
         policy.__dict__.update(self.__dict__)
@@ -380,7 +380,7 @@ class Policy(torch.nn.Module):
         """Token ids or places, on the policy's device."""
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
-    def packed(self, trie: Trie) -> Layout:
+    def pack(self, trie: Trie) -> Layout:
         """The layout of a whole pass."""
         if self.vision is not None and not self.packs:
             return Padded(trie, self.device, self.vision)
@@ -422,7 +422,7 @@ class Policy(torch.nn.Module):
 
     @contextmanager
     def as_adapted(self) -> Iterator[None]:
-        """The model computes with its adapter or, of `unadapted`, without it."""
+        """The model computes with its adapter or, of `without_adapter`, without it."""
         with self.adapter.off() if self.adapter and not self._adapted else nullcontext():
             yield
 
@@ -431,7 +431,7 @@ class Policy(torch.nn.Module):
         trie = Trie([text[:-1] for text in texts], least=MIN_ROWS)
         index = torch.cat([torch.from_numpy(path) for path in trie.paths])
         ids, index, target = (x.to(self.device) for x in (trie.ids, index, torch.cat([text[1:] for text in texts])))
-        layout = self.packed(trie) if not self.packs else Packed(trie, self.device)
+        layout = self.pack(trie) if not self.packs else Packed(trie, self.device)
         scores: Scored = self(Pass(ids, layout, index, target))
         return scores.logp
 
@@ -570,7 +570,7 @@ def readable(folder: Path) -> Iterator[None]:
         raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason, fix=AGAIN) from error
 
 
-def recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def recompute(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What a layer computes. With gradients, what its backward pass needs is computed again there."""
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
@@ -579,7 +579,7 @@ def recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def recomputed_if_long(forward: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
     """What a module computes. Args: hidden: [1, T, …] of T tokens."""
-    return recomputed(forward, hidden) if hidden.shape[1] >= LONG else forward(hidden)
+    return recompute(forward, hidden) if hidden.shape[1] >= LONG else forward(hidden)
 
 
 def configuration(folder: Path) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from gnomon.models.attention import MIN_ROWS
-from gnomon.models.kernels import compiled
+from gnomon.models.kernels import compile_kernel
 from gnomon.models.precision import at_least
 
 __all__ = [
@@ -101,18 +101,18 @@ class Projection(NamedTuple):
 
         The product is computed in the dtype of its factors; what follows from it is at least `dtype`.
         """
-        return self.bounded(linear(hidden, self.weight, self.bias))
+        return self.bound(linear(hidden, self.weight, self.bias))
 
-    def bounded(self, product: Tensor) -> Tensor:
+    def bound(self, product: Tensor) -> Tensor:
         """The scores of a product of hidden states and weights, with its bias."""
-        return bounded(product, self.cap, self.dtype, self.scale)
+        return bound(product, self.cap, self.dtype, self.scale)
 
     def slope(self, scores: Tensor) -> Tensor | float:
         """The derivative of scores by their product."""
         return self.scale if self.cap is None else self.scale * (1 - (scores / self.cap).square())
 
 
-def bounded(product: Tensor, cap: float | None, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
+def bound(product: Tensor, cap: float | None, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """As `Projection.bounded`."""
     scores = at_least(product, dtype)
     scores = scores if scale == 1.0 else scores * scale
@@ -195,7 +195,7 @@ class ChunkedLogp(torch.autograd.Function):
         for h, y in chunks(projection, hidden, target, most=FUSED_CHUNK if ctx.fused else 0):
             if ctx.fused:
                 product = linear(h, projection.weight)
-                outputs = compiled(read)(product, y, projection.cap, projection.dtype, temperature)
+                outputs = compile_kernel(read)(product, y, projection.cap, projection.dtype, temperature)
                 logps.append(outputs[0])
                 entropies.append(outputs[1])
                 continue
@@ -209,7 +209,7 @@ class ChunkedLogp(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, target = ctx.saved_tensors
         by_logp, by_entropy = grads
-        gradients = Gradients(*needed(ctx, weight, bias))
+        gradients = Gradients(*needed_gradients(ctx, weight, bias))
         if by_logp is None:
             assert by_entropy is not None
             by_logp = torch.zeros_like(by_entropy)
@@ -218,13 +218,13 @@ class ChunkedLogp(torch.autograd.Function):
         for h, y, g, e in chunks(ctx.projection, hidden, target, *grads, most=most):
             if ctx.fused:
                 product, form = linear(h, weight, bias), (ctx.projection.cap, ctx.projection.dtype, ctx.temperature)
-                slope = compiled(slopes)(product, y, g, None if by_entropy is None else e, *form)
+                slope = compile_kernel(slopes)(product, y, g, None if by_entropy is None else e, *form)
                 gradients.add(slope, h, weight)
                 continue
             # A truncation keeps the tokens of the forward pass: it needs scores with the same bits.
             product = linear(h if ctx.truncation == WHOLE else enough(h), weight, bias)[: len(h)].requires_grad_()
             with torch.enable_grad():
-                logp = logp_of(ctx.projection.bounded(product), ctx.temperature, ctx.truncation)
+                logp = logp_of(ctx.projection.bound(product), ctx.temperature, ctx.truncation)
                 outs, weights = [logp.gather(1, y[:, None])[:, 0]], [g]
                 if by_entropy is not None:
                     outs, weights = [*outs, -(logp.exp() * logp).sum(-1)], [*weights, e]
@@ -237,7 +237,7 @@ def read(
     product: Tensor, target: Tensor, cap: float | None, dtype: torch.dtype, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """[T] log-probabilities of the targets and [T] entropies, of a product [T, vocabulary]."""
-    logp = logp_of(bounded(product, cap, dtype), temperature)
+    logp = logp_of(bound(product, cap, dtype), temperature)
     return logp.gather(1, target[:, None])[:, 0], -(logp.exp() * logp).sum(-1)
 
 
@@ -254,7 +254,7 @@ def slopes(
 
     Equations: ∂log π(y)/∂z(v) = 1[v = y] − π(v) and ∂H/∂z(v) = −π(v)·(log π(v) + H), of tempered scores z.
     """
-    scores = bounded(product, cap, dtype)
+    scores = bound(product, cap, dtype)
     logp = logp_of(scores, temperature)
     chance = logp.exp()
     hit = torch.arange(product.shape[1], device=product.device) == target[:, None]
@@ -289,7 +289,7 @@ class ChunkedKl(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, anchor = ctx.saved_tensors
-        gradients = Gradients(*needed(ctx, weight, bias))
+        gradients = Gradients(*needed_gradients(ctx, weight, bias))
         for h, a, g in chunks(ctx.projection, hidden, anchor, grad, models=2):
             product = linear(h, weight, bias).requires_grad_()
             with torch.enable_grad():
@@ -299,14 +299,14 @@ class ChunkedKl(torch.autograd.Function):
         return gradients.by_hidden, gradients.by_weight, gradients.by_bias, None, None, None, None
 
 
-def needed(ctx: Any, *parameters: Tensor | None) -> list[Tensor | None]:
+def needed_gradients(ctx: Any, *parameters: Tensor | None) -> list[Tensor | None]:
     """Weight and bias, each None where it needs no gradient."""
     return [value if grad else None for value, grad in zip(parameters, ctx.needs_input_grad[1:3], strict=True)]
 
 
 def divergence(ctx: Any, product: Tensor, anchor: Tensor) -> Tensor:
     """[T] KL(policy‖reference) of a chunk. Args: product: of the policy's hidden states and weights."""
-    logp = logp_of(ctx.projection.bounded(product), ctx.temperature)
+    logp = logp_of(ctx.projection.bound(product), ctx.temperature)
     with torch.no_grad():
         theirs = logp_of(ctx.reference.scores(anchor), ctx.temperature)
     return (logp.exp() * (logp - theirs)).sum(-1)

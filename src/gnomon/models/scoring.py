@@ -13,7 +13,7 @@ from gnomon.models.policy import Pass, Policy
 from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.trie import Trie
 
-__all__ = ["Text", "packed", "packed_logp", "score", "text_collision", "text_entropy", "text_logp", "text_pass"]
+__all__ = ["Text", "pack_rows", "packed_logp", "score", "text_collision", "text_entropy", "text_logp", "text_pass"]
 
 Row = tuple[int, tuple[int, ...]]
 """The index of its prompt and the tokens that follow."""
@@ -47,10 +47,10 @@ def text_pass(policy: Policy, texts: Sequence[Text]) -> Pass:
     index = torch.cat([torch.from_numpy(path)[at - 1] for path, at in zip(trie.paths, trainable, strict=True)])
     target = torch.cat([text.token_ids[text.trainable] for text in texts])
     ids, index, target = (values.to(policy.device) for values in (trie.ids, index, target))
-    return Pass(ids=ids, layout=policy.packed(trie), rows=index, target=target)
+    return Pass(ids=ids, layout=policy.pack(trie), rows=index, target=target)
 
 
-def packed(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Pass:
+def pack_rows(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Pass:
     """The pass that reads every token of the rows, rows one after the other; none is empty."""
     whole = [(len(prompts[group]), torch.tensor(prompts[group] + row, device="cpu")) for group, row in rows]
     return text_pass(policy, [Completed(ids, torch.arange(len(ids), device="cpu") >= start) for start, ids in whole])
@@ -60,7 +60,7 @@ def packed_logp(
     policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row], temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy of every token of the rows, each [T], rows one after the other; with gradients."""
-    scores = policy(packed(policy, prompts, rows), temperature)
+    scores = policy(pack_rows(policy, prompts, rows), temperature)
     return scores.logp, scores.entropy
 
 

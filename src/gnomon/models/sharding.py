@@ -180,7 +180,7 @@ class Pairwise:
     def add(self, values: list[Tensor]) -> None:
         count = 1
         while self._sums and self._sums[-1][0] == count:
-            values = added(self._sums.pop()[1], values)
+            values = add_all(self._sums.pop()[1], values)
             count *= 2
         self._sums.append((count, values))
 
@@ -188,11 +188,11 @@ class Pairwise:
         """The sum of all lists, with no negative zeros: which ranks added nothing cannot be seen from it."""
         values = self._sums.pop()[1]
         while self._sums:
-            values = added(self._sums.pop()[1], values)
+            values = add_all(self._sums.pop()[1], values)
         return [value.add_(0.0) for value in values]
 
 
-def added(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+def add_all(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
     return [one.add_(other) for one, other in zip(left, right, strict=True)]
 
 

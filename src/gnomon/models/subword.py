@@ -8,14 +8,14 @@ from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["needed", "restricted"]
+__all__ = ["needed_ids", "restrict"]
 
 ALPHABET = 512
 """Single characters below this code are kept: ASCII, and those that stand for bytes in a byte-level vocabulary."""
 Pair = tuple[str, str]
 
 
-def needed(tokenizer: Mapping[str, Any], used: Collection[int]) -> list[int]:
+def needed_ids(tokenizer: Mapping[str, Any], used: Collection[int]) -> list[int]:
     """The ids to keep, in order: those used, what they are merged from, every byte, and tokens that mark or stand in.
 
     Args: tokenizer: content of a tokenizer.json; used: ids that texts were encoded to, and that mark their parts.
@@ -50,23 +50,23 @@ def merge_path(token: str, ranks: Mapping[Pair, int]) -> Iterator[str]:
         yield parts[index]
 
 
-def restricted(tokenizer: Mapping[str, Any], ids: Collection[int]) -> dict[str, Any]:
+def restrict(tokenizer: Mapping[str, Any], ids: Collection[int]) -> dict[str, Any]:
     """The same tokenizer with these tokens alone, numbered from 0 in their order."""
     new = {old: token_id for token_id, old in enumerate(sorted(ids))}
     table = {token: new[token_id] for token, token_id in vocabulary(tokenizer).items() if token_id in new}
     pairs = [list(pair) for pair in merges(tokenizer) if {*pair, "".join(pair)} <= table.keys()]
     model = {**tokenizer["model"], "vocab": table, **({"merges": pairs} if "merges" in tokenizer["model"] else {})}
     added = [{**entry, "id": new[entry["id"]]} for entry in tokenizer.get("added_tokens") or () if entry["id"] in new]
-    after = renumbered(tokenizer.get("post_processor"), new)
+    after = renumber(tokenizer.get("post_processor"), new)
     return {**tokenizer, "model": model, "added_tokens": added, "post_processor": after}
 
 
-def renumbered(post: Any, new: Mapping[int, int]) -> Any:
+def renumber(post: Any, new: Mapping[int, int]) -> Any:
     """What puts marks around a text, with their new ids; nothing where a mark is no longer there."""
     if not post or post["type"] == "ByteLevel":
         return post
     if post["type"] == "Sequence":
-        parts = [part for each in post["processors"] if (part := renumbered(each, new))]
+        parts = [part for each in post["processors"] if (part := renumber(each, new))]
         return {**post, "processors": parts} if parts else None
     marks = post.get("special_tokens", {}).values() if post["type"] == "TemplateProcessing" else [{"ids": [-1]}]
     if any(token_id not in new for mark in marks for token_id in mark["ids"]):

@@ -149,14 +149,14 @@ class Rows:
         """Rows of all bands."""
         for band in bands:
             query = band.query[None, :, None] * heads + (head[:, None] * len(fold) + fold)[:, None, :, None]
-            self.query.append(self._kept(query))
+            self.query.append(self._take(query))
             empty = np.broadcast_to(~band.asks[None, :, None], query.shape)
-            self.padding.append(self._kept(empty.flatten().nonzero()[0]))
-            self.key.append(self._kept(band.key * kv_heads + head[:, None, None]))
+            self.padding.append(self._take(empty.flatten().nonzero()[0]))
+            self.key.append(self._take(band.key * kv_heads + head[:, None, None]))
             at = self.queries + np.arange(query.size).reshape(query.shape).transpose(1, 3, 0, 2)
             out[band.query[band.asks]] = at[band.asks].reshape(-1, heads)
             self.queries += query.size
-        self.out = self._kept(out)
+        self.out = self._take(out)
         """[T·heads] where each token's query lies."""
         alike = [list(some) for _, some in groupby(range(len(bands)), key=lambda at: bands[at].before)]
         self.spans = [self._span(bands, range(some[0], some[-1] + 1)) for some in alike]
@@ -171,7 +171,7 @@ class Rows:
             older.append(band.key[band.older])
             older_at.append(at[band.older])
             keys += self.kv_heads * band.key.size
-        return Span(places, keys, *(self._kept(np.concatenate(rows)) for rows in (own, own_at, older, older_at)))
+        return Span(places, keys, *(self._take(np.concatenate(rows)) for rows in (own, own_at, older, older_at)))
 
-    def _kept(self, rows: Places) -> Tensor:
+    def _take(self, rows: Places) -> Tensor:
         return torch.from_numpy(rows.flatten()).to(self.device)

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 from gnomon.errors import ConfigError, ResourceError
 
-__all__ = ["answer", "failed", "first_model", "opened", "require_answer", "sdk"]
+__all__ = ["answer", "failure", "first_model", "open_client", "require_answer", "sdk"]
 
 KEY = "TINKER_API_KEY"
 PATIENCE = 10
@@ -31,7 +31,7 @@ def sdk() -> Any:
     return import_module("tinker")
 
 
-def opened() -> Any:
+def open_client() -> Any:
     """A client of the service. Raises: ConfigError E048 without a key; ResourceError E505, E508."""
     package = sdk()
     if not os.environ.get(KEY):
@@ -40,7 +40,7 @@ def opened() -> Any:
     try:
         return package.ServiceClient()
     except package.TinkerError as error:
-        raise failed("open a session", error) from None
+        raise failure("open a session", error) from None
 
 
 def first_model(fix: str) -> str:
@@ -49,7 +49,7 @@ def first_model(fix: str) -> str:
     try:
         capabilities = package.RestClient().get_server_capabilities()
     except package.TinkerError as error:
-        raise failed("name its models", error, fix) from None
+        raise failure("name its models", error, fix) from None
     return str(answer(capabilities, "name its models", fix).supported_models[0].model_name)
 
 
@@ -70,9 +70,9 @@ def answer(future: Any, verb: str, fix: str = "gnomon resume RUN") -> Any:
         with ThreadPoolExecutor(1) as thread:  # The SDK warns where it waits in a thread with a running event loop.
             return thread.submit(future.result).result()
     except sdk().TinkerError as error:
-        raise failed(verb, error, fix) from None
+        raise failure(verb, error, fix) from None
 
 
-def failed(verb: str, error: Exception, fix: str = "gnomon resume RUN") -> ResourceError:
+def failure(verb: str, error: Exception, fix: str = "gnomon resume RUN") -> ResourceError:
     why = f"{type(error).__name__}: {error}"
     return ResourceError("E508", f"the Tinker service could not {verb}", why=why, fix=fix)

@@ -62,7 +62,7 @@ class Tokenizer:
         self.bos: int | None = bos
 
     @property
-    def added(self) -> dict[int, AddedToken]:
+    def added_tokens(self) -> dict[int, AddedToken]:
         """The tokens that are found in a text before it is encoded: markup, and words that are kept whole."""
         return dict(self._encoder.get_added_tokens_decoder())
 

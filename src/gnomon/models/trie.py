@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Trie", "reading_order", "shared"]
+__all__ = ["Trie", "common_length", "reading_order"]
 
 Places = np.ndarray
 """int64 indices."""
@@ -30,7 +30,7 @@ class Trie:
         new: list[Tensor] = []
         last: int | None = None
         for at in reading_order(texts):
-            old = 0 if last is None else shared(texts[last], texts[at])
+            old = 0 if last is None else common_length(texts[last], texts[at])
             before = self.paths[at][:0] if last is None else self.paths[last][:old]
             self.paths[at] = self._lay(before, len(texts[at]) - old)
             new.append(texts[at][old:])
@@ -65,7 +65,7 @@ def reading_order(texts: Sequence[Tensor]) -> list[int]:
     return sorted(range(len(texts)), key=keys.__getitem__)
 
 
-def shared(one: Tensor, other: Tensor) -> int:
+def common_length(one: Tensor, other: Tensor) -> int:
     """Tokens that two texts begin with alike."""
     most = min(len(one), len(other))
     different = (one[:most] != other[:most]).numpy()

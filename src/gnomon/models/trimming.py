@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from gnomon.errors import ModelError
 from gnomon.models.folder import base_hash, model_folder, table
 from gnomon.models.policy import configuration
-from gnomon.models.subword import needed, restricted
+from gnomon.models.subword import needed_ids, restrict
 
 __all__ = ["RECORD", "trim", "untrim"]
 
@@ -33,7 +33,7 @@ def trim(base: Path, folder: Path, used: Collection[int]) -> list[int]:
     """
     tokenizer = table(base / "tokenizer.json")
     marks = ids(table(base / "config.json"), table(base / "generation_config.json"))
-    kept_ids = needed(tokenizer, {*used, *marks})
+    kept_ids = needed_ids(tokenizer, {*used, *marks})
     model = load(base)
     size = len(model.get_input_embeddings().weight)
     kept_ids = [token_id for token_id in kept_ids if token_id < size]
@@ -41,12 +41,12 @@ def trim(base: Path, folder: Path, used: Collection[int]) -> list[int]:
     new = {old: token_id for token_id, old in enumerate(kept_ids)}
     for settings in (model.config, model.generation_config):
         for name in IDS:
-            setattr(settings, name, renamed(getattr(settings, name, None), new))
+            setattr(settings, name, renumber(getattr(settings, name, None), new))
     model.config.vocab_size = len(kept_ids)
     model.save_pretrained(folder)
-    write(folder / "tokenizer.json", restricted(tokenizer, kept_ids))
+    write(folder / "tokenizer.json", restrict(tokenizer, kept_ids))
     write(folder / RECORD, {"base": str(base.absolute()), "sha256": base_hash(base), "kept": kept_ids})
-    copied(base, folder)
+    copy_files(base, folder)
     return kept_ids
 
 
@@ -77,7 +77,7 @@ def untrim(trimmed: Path, base: Path, folder: Path, record: Path | None = None) 
                 value.copy_(parameters[name])
     whole.save_pretrained(folder)
     shutil.copyfile(base / "tokenizer.json", folder / "tokenizer.json")
-    copied(base, folder)
+    copy_files(base, folder)
 
 
 def load(folder: Path) -> Any:
@@ -129,12 +129,12 @@ def ids(*settings: dict[str, Any]) -> list[int]:
     return [value for one in values for value in (one if isinstance(one, list) else [one]) if isinstance(value, int)]
 
 
-def renamed(value: Any, new: dict[int, int]) -> Any:
+def renumber(value: Any, new: dict[int, int]) -> Any:
     """An id, or several, by their new numbers."""
     return [new[token_id] for token_id in value] if isinstance(value, list) else new.get(value)
 
 
-def copied(base: Path, folder: Path) -> None:
+def copy_files(base: Path, folder: Path) -> None:
     """Copy the files that say how text is laid out."""
     for name in FILES:
         if (base / name).is_file():

@@ -83,7 +83,7 @@ class Vision:
         features = [self._of(name, cache) for row in ids.tolist() for name, *_ in self.reader.images(row)]
         inputs: dict[str, Any] = {
             "input_ids": ids.masked_fill(image_mask, self._token),
-            "mm_encoder_outputs": {"image": joined([each.output for each in features])},
+            "mm_encoder_outputs": {"image": join_outputs([each.output for each in features])},
         }
         grids = [each.grid for each in features if each.grid is not None]
         if grids:
@@ -105,12 +105,12 @@ class Vision:
 
     def blank(self) -> list[Tensor]:
         """The features of an empty image, with gradients."""
-        return tensors_of(self._computed(Image.of(b64decode(BLANK))).output)
+        return tensors_of(self._compute(Image.of(b64decode(BLANK))).output)
 
     def _of(self, name: int, cache: Known) -> Features:
         """The features of an image. Raises: as `inputs`."""
         if name not in cache:
-            cache[name] = (self._computed if self.trainable else self._kept)(SHELF.get(name))
+            cache[name] = (self._compute if self.trainable else self._compute_frozen)(SHELF.get(name))
             while not self.trainable and len(cache) > 1 and sum(map(size_of, cache.values())) > MOST:
                 cache.popitem(last=False)
         cache.move_to_end(name)
@@ -118,10 +118,10 @@ class Vision:
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def _kept(self, image: Image) -> Features:
-        return self._computed(image)
+    def _compute_frozen(self, image: Image) -> Features:
+        return self._compute(image)
 
-    def _computed(self, image: Image) -> Features:
+    def _compute(self, image: Image) -> Features:
         device = self.model.get_output_embeddings().weight.device
         with torch.inference_mode(False):  # They are kept, and a backward pass may read them.
             inputs = {key: value.to(device) for key, value in self.reader.inputs(image).items()}
@@ -130,7 +130,7 @@ class Vision:
         return Features(output, inputs.get("image_grid_thw"))
 
 
-def joined(outputs: Sequence[Any]) -> Any:
+def join_outputs(outputs: Sequence[Any]) -> Any:
     """The output of a vision tower for several images, from its output for each."""
     pooled, layers = ([out[part] for out in outputs if part in out] for part in PARTS)
     values: dict[str, Any] = {

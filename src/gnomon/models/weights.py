@@ -73,11 +73,11 @@ class WeightsRef:
     def read(self) -> Mapping[str, Tensor]:
         return load_file(self.tensors) if isinstance(self.tensors, Path) else self.tensors
 
-    def copied(self) -> WeightsRef:
+    def copy(self) -> WeightsRef:
         """The same version with tensors of its own, which stay as they are while the learner goes on."""
         return replace(self, tensors={name: value.detach().clone() for name, value in self.read().items()})
 
-    def written(self, path: Path) -> WeightsRef:
+    def write(self, path: Path) -> WeightsRef:
         """The same version in a file. The file is whole as soon as it has its name."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".writing")

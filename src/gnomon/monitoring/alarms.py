@@ -16,7 +16,7 @@ from typing import Any
 
 from gnomon.monitoring.endings import longer, mostly_truncated
 from gnomon.monitoring.programs import FAULTS, Fault
-from gnomon.monitoring.summary import RARE, Level, StepSummary, failed, played, summary
+from gnomon.monitoring.summary import RARE, Level, StepSummary, failed_addresses, judged_rollouts, summary
 from gnomon.store import Record, RunReader
 from gnomon.types import Task
 from gnomon.verifiers.slot import Verifier
@@ -378,18 +378,18 @@ class Monitor:
 
         Args: records: all records of the step; only tasks and rollouts are used.
         """
-        current = summary(number, played(records, self.tasks, self.sentinel))
+        current = summary(number, judged_rollouts(records, self.tasks, self.sentinel))
         if current is None:
             return []
-        current = replace(current, failed=failed(records))
+        current = replace(current, failed=failed_addresses(records))
         self.summaries.append(current)
         if len(self.summaries) > LAG:
             self.summaries[-LAG - 1] = replace(self.summaries[-LAG - 1], behaviour={})
         fresh = [alarm for name, rule in ALARMS.items() if name not in self._silent and (alarm := rule(self.summaries))]
         self._silent |= {alarm.name for alarm in fresh}
-        return [self._advised(alarm) for alarm in fresh]
+        return [self._advise(alarm) for alarm in fresh]
 
-    def _advised(self, alarm: Alarm) -> Alarm:
+    def _advise(self, alarm: Alarm) -> Alarm:
         """The alarm, where a longer limit may mend what it reports with this limit."""
         if alarm.name != "replies.truncated" or not self.limit:
             return alarm

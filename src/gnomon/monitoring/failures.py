@@ -33,23 +33,23 @@ class Window:
     failed: int
 
     @property
-    def scored(self) -> int:
+    def judged(self) -> int:
         return sum(map(len, self.groups))
 
     @property
     def share(self) -> float:
-        return self.failed / (self.failed + self.scored)
+        return self.failed / (self.failed + self.judged)
 
     @property
     def mean(self) -> float:
-        return math.fsum(score for group in self.groups for score in group) / self.scored
+        return math.fsum(score for group in self.groups for score in group) / self.judged
 
     @property
     def error(self) -> float:
         """Standard error of the mean. Groups are independent, rollouts of one group are not."""
         mean, count = self.mean, len(self.groups)
         residuals = math.fsum((math.fsum(group) - mean * len(group)) ** 2 for group in self.groups)
-        return math.sqrt(residuals * count / max(1, count - 1)) / self.scored
+        return math.sqrt(residuals * count / max(1, count - 1)) / self.judged
 
 
 def bound(first: Window, last: Window, low: float, high: float) -> float:
@@ -133,7 +133,7 @@ def failures(reader: RunReader) -> Failures | None:
         rollouts=len(every),
         causes=dict(causes.most_common(5)),
         length=_correlation([(float(_failed(row)), row.tokens) for row in every if row.tokens is not None]),
-        task=_explained([(row.task, _failed(row)) for row in rows.get("rollout", [])]),
+        task=_explained_share([(row.task, _failed(row)) for row in rows.get("rollout", [])]),
         curves=tuple(curve for curve in curves if curve is not None),
     )
 
@@ -196,7 +196,7 @@ def _window(rows: Iterable[RolloutRow], scores: Mapping[int, float | None]) -> W
 
 def _curve(name: str, windows: Sequence[Window], low: float, high: float) -> Curve | None:
     first, last = windows
-    if not first.scored or not last.scored or not first.failed + last.failed:
+    if not first.judged or not last.judged or not first.failed + last.failed:
         return None
     return Curve(
         name=name, shares=(first.share, last.share), gain=last.mean - first.mean, bound=bound(first, last, low, high)
@@ -213,7 +213,7 @@ def _correlation(pairs: Collection[tuple[float, int | None]]) -> float | None:
     return product / size if size else None
 
 
-def _explained(pairs: Sequence[tuple[int | None, bool]]) -> float | None:
+def _explained_share(pairs: Sequence[tuple[int | None, bool]]) -> float | None:
     """ω², the share of the variance between tasks without the part that chance makes, at least 0."""
     tasks: dict[int | None, list[bool]] = defaultdict(list)
     for task, failed in pairs:

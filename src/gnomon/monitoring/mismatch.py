@@ -8,7 +8,7 @@ from typing import Any
 from gnomon.models.backends import overflows
 from gnomon.store import EvaluationRecord, RunStatus, StepRecord
 
-__all__ = ["DIVERGENCE", "OUTSIDE", "WHOLE", "Mismatch", "advised", "in_float16"]
+__all__ = ["DIVERGENCE", "OUTSIDE", "WHOLE", "Mismatch", "advise_correction", "in_float16"]
 
 DIVERGENCE = 1e-3
 """KL per token, in nats, from which ratios are worth a weight."""
@@ -18,7 +18,7 @@ WHOLE = 1e-2
 """The same from which whole rollouts are."""
 
 
-def advised(metrics: Mapping[str, float]) -> tuple[str, str]:
+def advise_correction(metrics: Mapping[str, float]) -> tuple[str, str]:
     """The objective whose correction a mismatch asks for, and why; empty below all bounds."""
     outside, divergence = metrics.get("mismatch/outside", 0.0), metrics.get("mismatch/kl", 0.0)
     if outside >= WHOLE:
@@ -77,7 +77,7 @@ class Mismatch:
         token = int(record.metrics["mismatch/token"])
         worst = {"token": token, "text": self.spell(token), "difference": record.metrics["logp_mismatch"]}
         self.note("mismatch", {"step": record.step, **worst})
-        name, why = advised(record.metrics)
+        name, why = advise_correction(record.metrics)
         if name and name != self.advice and not self.corrected:
             sentence = (
                 f"Sampler and learner differ at step {record.step}: {why} by objective={name}. "

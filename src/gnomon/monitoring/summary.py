@@ -12,15 +12,15 @@ from typing import Any
 
 from gnomon.monitoring.endings import Ending, ending
 from gnomon.monitoring.programs import FAULTS, faults
-from gnomon.reasoning import opened
+from gnomon.reasoning import open_marker
 from gnomon.store import Record
 from gnomon.store.codec import verdict_of
 from gnomon.types import Kind, Status, Stop, Task, Verdict
 from gnomon.verifiers.judging import OVER_TIME
-from gnomon.verifiers.prices import RIGHT, paid
+from gnomon.verifiers.prices import RIGHT, payments
 from gnomon.verifiers.slot import Verifier
 
-__all__ = ["Level", "Played", "StepSummary", "failed", "played", "summary"]
+__all__ = ["Level", "Played", "StepSummary", "failed_addresses", "judged_rollouts", "summary"]
 
 SIZES = (8, 16, 32)
 """Lengths of the pieces of a reply, in characters, that count as behaviour; and every word is one."""
@@ -63,7 +63,7 @@ class Played:
     def free(self) -> float:
         """What it was paid by parts that do not ask for a right answer."""
         gates = {part.name: part.gate for part in self.verdict.parts}
-        earned = paid(self.verdict.parts).items()
+        earned = payments(self.verdict.parts).items()
         return math.fsum(value for name, value in earned if name != RIGHT and gates[name] != RIGHT)
 
     @property
@@ -117,7 +117,7 @@ class StepSummary:
     """Addresses of rollouts on which the verifier or the environment failed. They are in no other field."""
 
 
-def played(
+def judged_rollouts(
     records: Sequence[Record], tasks: Callable[[int], Task] | None = None, sentinel: Verifier | None = None
 ) -> list[Played]:
     """The judged rollouts among the records of a step."""
@@ -128,7 +128,7 @@ def played(
     }
     # A prompt that is recorded as text may have opened reasoning, which is then a part of the reply.
     prefixes = {
-        task: opened(body["messages"][-1]["content"]) for task, body in tasks_of_step.items() if body["messages"]
+        task: open_marker(body["messages"][-1]["content"]) for task, body in tasks_of_step.items() if body["messages"]
     }
     rollouts = []
     for record in records:
@@ -217,7 +217,7 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
     )
 
 
-def failed(records: Sequence[Record]) -> tuple[str, ...]:
+def failed_addresses(records: Sequence[Record]) -> tuple[str, ...]:
     """Addresses of the rollouts on which the verifier or the environment failed."""
     rollouts = [record for record in records if record.kind == "rollout"]
     return tuple(

@@ -14,7 +14,7 @@ __all__ = [
     "best_of",
     "best_of_less_others",
     "best_of_marginal",
-    "counted",
+    "count_advantage",
     "leave_one_out",
     "max_less_others",
     "mean_centred",
@@ -23,7 +23,7 @@ __all__ = [
     "relative_exponential",
     "relative_exponential_leave_one_out",
     "sample_standardised",
-    "standardised",
+    "standardise",
 ]
 
 
@@ -69,10 +69,10 @@ def mean_centred(rewards: Tensor) -> Tensor:
     Source: Liu et al. 2025, arXiv 2503.20783.
     """
     centred = _groups(rewards) - rewards.mean(dim=1, keepdim=True)
-    return torch.where(_undecided(rewards), torch.zeros_like(centred), centred)
+    return torch.where(_equal_rewards(rewards), torch.zeros_like(centred), centred)
 
 
-def standardised(rewards: Tensor, *, epsilon: float) -> Tensor:
+def standardise(rewards: Tensor, *, epsilon: float) -> Tensor:
     """The reward in population standard deviations from the mean of its group.
 
     Equation: Aᵢ = (rᵢ − r̄) / (σ + ε), σ² = 1/N Σⱼ (rⱼ − r̄)².
@@ -83,7 +83,7 @@ def standardised(rewards: Tensor, *, epsilon: float) -> Tensor:
     """
     centred = mean_centred(rewards)
     deviation = centred.square().mean(dim=1, keepdim=True).sqrt() + epsilon
-    undecided = _undecided(rewards)
+    undecided = _equal_rewards(rewards)
     return centred / torch.where(undecided, torch.ones_like(deviation), deviation)
 
 
@@ -98,7 +98,7 @@ def sample_standardised(rewards: Tensor, *, epsilon: float) -> Tensor:
     """
     centred, size = mean_centred(rewards), rewards.shape[1]
     deviation = (centred.square().sum(dim=1, keepdim=True) / max(size - 1, 1)).sqrt() + epsilon
-    undecided = _undecided(rewards)
+    undecided = _equal_rewards(rewards)
     return centred / torch.where(undecided, torch.ones_like(deviation), deviation)
 
 
@@ -111,7 +111,7 @@ def relative_exponential(rewards: Tensor, *, beta: float) -> Tensor:
     Source: Jiang et al. 2025 (RS-GRPO), arXiv 2509.24261, and Jackory/RS-GRPO.
     """
     weight = (beta * (_groups(rewards) - rewards.amax(dim=1, keepdim=True))).exp()
-    return _decided(rewards, (weight / weight.mean(dim=1, keepdim=True) - 1) / beta)
+    return _zero_if_equal(rewards, (weight / weight.mean(dim=1, keepdim=True) - 1) / beta)
 
 
 def relative_exponential_leave_one_out(rewards: Tensor, *, beta: float) -> Tensor:
@@ -127,10 +127,10 @@ def relative_exponential_leave_one_out(rewards: Tensor, *, beta: float) -> Tenso
     scaled = beta * rewards
     others = scaled[:, None, :].expand(-1, size, -1).masked_fill(torch.eye(size, dtype=torch.bool), -math.inf)
     log_mean = others.logsumexp(dim=2) - math.log(size - 1)
-    return _decided(rewards, (scaled - log_mean).expm1() / beta)
+    return _zero_if_equal(rewards, (scaled - log_mean).expm1() / beta)
 
 
-def counted(rewards: Tensor, *, weight: Callable[[int], CountWeight]) -> Tensor:
+def count_advantage(rewards: Tensor, *, weight: Callable[[int], CountWeight]) -> Tensor:
     """What a count weight gives, from the successes of each group.
 
     Equation: Aᵢ = a(K) if rᵢ = 1, b(K) if rᵢ = 0, K = Σⱼ rⱼ.
@@ -169,7 +169,7 @@ def best_of_less_others(rewards: Tensor, *, k: int) -> Tensor:
     Source: Walder & Karkhanis 2025 (PKPO), arXiv 2505.15201, the leave-one-out baseline.
     """
     _enough(rewards, k + 1)
-    return _decided(rewards, best_of(rewards, k=k) - k * _best_of_others(rewards, k))
+    return _zero_if_equal(rewards, best_of(rewards, k=k) - k * _best_of_others(rewards, k))
 
 
 def best_of_marginal(rewards: Tensor, *, k: int) -> Tensor:
@@ -182,7 +182,7 @@ def best_of_marginal(rewards: Tensor, *, k: int) -> Tensor:
     Source: Walder & Karkhanis 2025 (PKPO), arXiv 2505.15201, the baseline of leave-one-out minus one.
     """
     _enough(rewards, k)
-    return _decided(rewards, best_of(rewards, k=k) - k * _best_of_others(rewards, k - 1))
+    return _zero_if_equal(rewards, best_of(rewards, k=k) - k * _best_of_others(rewards, k - 1))
 
 
 def max_less_others(rewards: Tensor) -> Tensor:
@@ -224,8 +224,8 @@ def _over_subsets(rewards: Tensor, below: list[int], above: list[int], subsets: 
     return torch.empty_like(rewards).scatter(1, order.indices, total)
 
 
-def _decided(rewards: Tensor, advantage: Tensor) -> Tensor:
-    return torch.where(_undecided(rewards), torch.zeros_like(advantage), advantage)
+def _zero_if_equal(rewards: Tensor, advantage: Tensor) -> Tensor:
+    return torch.where(_equal_rewards(rewards), torch.zeros_like(advantage), advantage)
 
 
 def _enough(rewards: Tensor, least: int) -> int:
@@ -235,7 +235,7 @@ def _enough(rewards: Tensor, least: int) -> int:
     return size
 
 
-def _undecided(rewards: Tensor) -> Tensor:
+def _equal_rewards(rewards: Tensor) -> Tensor:
     """[groups, 1] whether every rollout of a group earned the same: rounding must not tell them apart."""
     return (rewards == rewards[:, :1]).all(dim=1, keepdim=True)
 

@@ -17,9 +17,8 @@ from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape
 __all__ = [
     "best_of",
     "budgets_with_oneself",
-    "centred",
+    "centred_form",
     "curved_sample",
-    "demonstrated",
     "entropy_of_all",
     "entropy_of_others",
     "kept_by_count",
@@ -36,11 +35,12 @@ __all__ = [
     "per_token",
     "population",
     "sample",
-    "standardised",
+    "standardised_form",
     "sums",
-    "tallied",
+    "tallied_form",
     "whitened_tokens",
     "whole",
+    "with_demonstrations",
 ]
 
 Deviation = Callable[[int, int], float]
@@ -123,7 +123,7 @@ def _best_of(law: Chances, group: int, max_tokens: int, *, k: int | None) -> Sha
 # Rewards 0 and 1: the count of successes.
 
 
-def standardised(
+def standardised_form(
     deviation: Deviation, share: Callable[[int, int], float], text: str, *, one_token: bool = False
 ) -> ClosedForm:
     """Standardised rewards, every rollout weighed by its own length.
@@ -133,11 +133,11 @@ def standardised(
         βₘ = √((N−1−m)/(m+1)) + √(m/(N−m)).
     Args: share, n from the length and the length limit.
     """
-    shape = partial(_standardised, deviation=deviation, share=share)
+    shape = partial(_standardised_shape, deviation=deviation, share=share)
     return ClosedForm(shape=shape, text=text, binary=True, one_token=one_token)
 
 
-def _standardised(
+def _standardised_shape(
     law: Chances, group: int, max_tokens: int, *, deviation: Deviation, share: Callable[[int, int], float]
 ) -> Shape:
     def beta(m: int) -> float:
@@ -185,16 +185,16 @@ def _of_counts(
 # Means over tokens: how many of them belong to right answers, and how many to wrong ones.
 
 
-def tallied(weight: Callable[[Seen, Tally], float], text: str, *, binary: bool = True) -> ClosedForm:
+def tallied_form(weight: Callable[[Seen, Tally], float], text: str, *, binary: bool = True) -> ClosedForm:
     """A weight that sees a group through its successes, its failures and the tokens of either.
 
     Equation: h = N·Σ_T P(T)·weight(y, T + own), T = (K, F, U, V) of N−1 rollouts, whose law P is a power of the
         generating function of one.
     """
-    return ClosedForm(shape=partial(_tallied, weight=weight, count=_outcome), text=text, binary=binary)
+    return ClosedForm(shape=partial(_tallied_shape, weight=weight, count=_outcome), text=text, binary=binary)
 
 
-def _tallied(
+def _tallied_shape(
     law: Chances,
     group: int,
     max_tokens: int,
@@ -217,7 +217,7 @@ def per_token(deviation: Deviation, text: str) -> ClosedForm:
 
     Equation: weight = (F or −K)/(N·s(K))/T, at ε = 0 of the population √(F/K)/T of a success, −√(K/F)/T of a failure.
     """
-    return tallied(partial(_per_token, deviation=deviation), text)
+    return tallied_form(partial(_per_token, deviation=deviation), text)
 
 
 def _per_token(own: Seen, total: Tally, *, deviation: Deviation) -> float:
@@ -232,10 +232,10 @@ def whitened_tokens(epsilon: float, text: str) -> ClosedForm:
 
     Equation: weight = (V or −U)/(T²·√(UV/(T(T−1)) + ε)), U tokens of right answers and V of wrong ones, T = U + V.
     """
-    return tallied(partial(_whitened, epsilon=epsilon), text)
+    return tallied_form(partial(_whiten, epsilon=epsilon), text)
 
 
-def _whitened(own: Seen, total: Tally, *, epsilon: float) -> float:
+def _whiten(own: Seen, total: Tally, *, epsilon: float) -> float:
     right, wrong = total[2:]
     if not right or not wrong:
         return 0.0
@@ -247,7 +247,7 @@ def length_centred(text: str) -> ClosedForm:
 
     Equation: weight = (r − U/(U+V))/N, U tokens of right answers and V of wrong ones.
     """
-    return tallied(_length_centred, text)
+    return tallied_form(_length_centred, text)
 
 
 def _length_centred(own: Seen, total: Tally) -> float:
@@ -257,7 +257,7 @@ def _length_centred(own: Seen, total: Tally) -> float:
 
 def kept_by_count(keep: int, epsilon: float, text: str) -> ClosedForm:
     """`per_token` where fewer than k succeed, nothing elsewhere: what keeping the best by reward per token comes to."""
-    return tallied(partial(_kept_by_count, keep=keep, epsilon=epsilon), text)
+    return tallied_form(partial(_kept_by_count, keep=keep, epsilon=epsilon), text)
 
 
 def _kept_by_count(own: Seen, total: Tally, *, keep: int, epsilon: float) -> float:
@@ -289,7 +289,7 @@ def _kept_by_length(law: Chances, group: int, max_tokens: int, *, keep: int, eps
         deviation = population(right, wrong, epsilon=epsilon)
         return (wrong if own.reward else -right) / ((right + wrong) * deviation * tokens)
 
-    return _tallied(law, group, max_tokens, weight=weight, count=count)
+    return _tallied_shape(law, group, max_tokens, weight=weight, count=count)
 
 
 def _outcome(own: Seen) -> Tally:
@@ -349,7 +349,7 @@ def _of_pairs(
 ) -> Shape:
     rewards = _rewards(law)
 
-    def met(worst: float, best: float) -> float:
+    def probability(worst: float, best: float) -> float:
         """P(the best of a group is so good, and the worst so bad)."""
         inside = math.fsum(chance for value, chance in rewards.items() if worst < value < best)
         low, high = inside + rewards[worst], inside + rewards[best]
@@ -364,7 +364,7 @@ def _of_pairs(
 
     def h(own: Seen) -> Sequence[float]:
         total = math.fsum(
-            met(min(value, own.reward), max(value, own.reward)) * against(own, value) / chance
+            probability(min(value, own.reward), max(value, own.reward)) * against(own, value) / chance
             for value, chance in rewards.items()
             if value != own.reward
         )
@@ -583,16 +583,16 @@ TWO_OF_THREE = math.log(9 / 2) / 2 / math.log(3)
 # Demonstrations among the sampled.
 
 
-def demonstrated(of: ClosedForm, gamma: float) -> ClosedForm:
+def with_demonstrations(of: ClosedForm, gamma: float) -> ClosedForm:
     """Another form, tokens of demonstrations by their shape.
 
     Equation: h·πγ/(π+γ)² on tokens of demonstrations, h elsewhere.
     """
-    shape = partial(_demonstrated, of=of.shape, gamma=gamma)
+    shape = partial(_demonstration_shape, of=of.shape, gamma=gamma)
     return ClosedForm(shape=shape, text=f"{of.text}, times πγ/(π+γ)² on demonstrations", binary=of.binary)
 
 
-def _demonstrated(
+def _demonstration_shape(
     law: Chances, group: int, max_tokens: int, *, of: Callable[[Chances, int, int], Shape | None], gamma: float
 ) -> Shape | None:
     plain = of(law, group, max_tokens)
@@ -607,15 +607,15 @@ def _demonstrated(
     return plain and h
 
 
-def centred(text: str, share: Callable[[int, int], float] = over_limit) -> ClosedForm:
+def centred_form(text: str, share: Callable[[int, int], float] = over_limit) -> ClosedForm:
     """Rewards less the mean of their group, every rollout weighed by its own length.
 
     Equation: h = (1 − 1/N)·(r − Er)·n(|y|).
     Args: share, n from the length and the length limit.
     """
-    return ClosedForm(shape=partial(_centred, share=share), text=text)
+    return ClosedForm(shape=partial(_centred_shape, share=share), text=text)
 
 
-def _centred(law: Chances, group: int, max_tokens: int, *, share: Callable[[int, int], float]) -> Shape:
+def _centred_shape(law: Chances, group: int, max_tokens: int, *, share: Callable[[int, int], float]) -> Shape:
     mean = math.fsum(rollout.reward * chance for rollout, chance in law)
     return lambda own: [(1 - 1 / group) * (own.reward - mean) * share(own.length, max_tokens)] * own.length

@@ -186,7 +186,7 @@ def _with_tokens_of_best(
 ) -> Shape | None:
     plain = of(law, group, max_tokens)
 
-    def liked(own: Seen) -> float:
+    def preference(own: Seen) -> float:
         def count(rollout: Seen) -> tuple[int, ...]:
             return (1, rollout.length) if rollout.reward == own.reward else (0, 0)
 
@@ -197,6 +197,6 @@ def _with_tokens_of_best(
 
     def h(own: Seen) -> Sequence[float]:
         assert plain is not None
-        return [value + liked(own) for value in plain(own)]
+        return [value + preference(own) for value in plain(own)]
 
     return plain and h

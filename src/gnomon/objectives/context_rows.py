@@ -41,7 +41,7 @@ def seed_grpo(*, alpha: float, fade: str, clip_low: float, clip_high: float, bas
             credit=partial(_own_entropy, alpha=alpha, fade=fade),
             text="Σ π h ∇log π, h = E[(r − r̄)·f(α·SE/log N)] / L_max",
             closed=closed.entropy_of_all(
-                partial(_faded, alpha=alpha, fade=fade),
+                partial(_fade, alpha=alpha, fade=fade),
                 "Σ π h ∇log π, h = E[(r − r̄)·f(α·SE/log N)] / L_max; for pairs f(α)/(2·L_max) ∇p",
             ),
         ),
@@ -56,7 +56,7 @@ def seed_grpo(*, alpha: float, fade: str, clip_low: float, clip_high: float, bas
         target=TokenShape(
             credit=partial(_others_entropy, alpha=alpha, fade=fade),
             text="Σ π h ∇log π, h = E[(r − mean of the others)·f(α·SE₋ᵢ/log(N−1))] / L_max",
-            closed=closed.entropy_of_others(partial(_faded, alpha=alpha, fade=fade), "E[f(α·SE₋ᵢ/log(N−1))]/L_max ∇p"),
+            closed=closed.entropy_of_others(partial(_fade, alpha=alpha, fade=fade), "E[f(α·SE₋ᵢ/log(N−1))]/L_max ∇p"),
         ),
         singleton=Singleton.REFUSED,
         baseline=Baseline.OTHERS,
@@ -77,7 +77,7 @@ def gfpo(*, keep: int, clip_low: float, clip_high: float, epsilon: float, by: st
     """
     shortest = replace(
         dapo(clip_low, clip_high, epsilon),
-        credit=partial(rollout_credit.filtered, score=rollout_credit.brevity, keep=keep),
+        credit=partial(rollout_credit.keep_best, score=rollout_credit.brevity, keep=keep),
         target=TokenShape(
             credit=partial(_among_best, score=_shortness, keep=keep, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k shortest",
@@ -94,7 +94,7 @@ def gfpo(*, keep: int, clip_low: float, clip_high: float, epsilon: float, by: st
         return shortest
     return replace(
         shortest,
-        credit=partial(rollout_credit.filtered, score=rollout_credit.reward_per_token, keep=keep),
+        credit=partial(rollout_credit.keep_best, score=rollout_credit.reward_per_token, keep=keep),
         target=TokenShape(
             credit=partial(_among_best, score=_efficiency, keep=keep, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k best by r/|y|",
@@ -218,7 +218,7 @@ def luffy(*, gamma: float) -> Objective:
     return replace(
         dr_grpo(),
         ratio=partial(ratios.unclipped_or_shaped, gamma=gamma),
-        target=closed.demonstrated(closed.centred("Σ π h ∇log π, h = (N−1)/N·(r − E[r]) / L_max"), gamma),
+        target=closed.with_demonstrations(closed.centred_form("Σ π h ∇log π, h = (N−1)/N·(r − E[r]) / L_max"), gamma),
         equation="κ = f·A / (S·L_max), f = ρ, or πγ/(π+γ)² of demonstrations, A = rᵢ − r̄",
     )
 
@@ -233,7 +233,7 @@ def luffy_paper(*, gamma: float, clip_low: float, clip_high: float, epsilon: flo
         target=TokenShape(
             credit=partial(_with_demonstrations, gamma=gamma, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[(r − r̄)/(σ + ε) / Σ|y|], times πγ/(π+γ)² for tokens of demonstrations",
-            closed=closed.demonstrated(plain, gamma),
+            closed=closed.with_demonstrations(plain, gamma),
         ),
         equation="κ = f·A / Σⱼ|oⱼ|, f = clip(ρ; A), or πγ/(π+γ)² of demonstrations, A = (rᵢ − r̄)/(σ + ε)",
     )
@@ -261,10 +261,10 @@ def _certainty(answers: Sequence[int], alpha: float, fade: str) -> float:
         return 1.0
     times = Counter(answers).values()
     entropy = -math.fsum(math.log(n / len(answers)) for n in times) / len(times)
-    return _faded(entropy / math.log(len(answers)), alpha=alpha, fade=fade)
+    return _fade(entropy / math.log(len(answers)), alpha=alpha, fade=fade)
 
 
-def _faded(uncertainty: float, *, alpha: float, fade: str) -> float:
+def _fade(uncertainty: float, *, alpha: float, fade: str) -> float:
     """f(α·u), u the entropy over its largest value."""
     less = alpha * uncertainty
     return {"linear": 1 - less, "exponential": math.exp(-less), "focal": (1 - less) ** 2}[fade]

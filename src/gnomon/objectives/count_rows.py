@@ -31,7 +31,7 @@ __all__ = [
 def maxrl() -> Objective:
     return replace(
         reinforce(),
-        advantage=partial(advantages.counted, weight=counts.direct_weight),
+        advantage=partial(advantages.count_advantage, weight=counts.direct_weight),
         target=PolicyGradient(weight=partial(_likelihood, short=0), text="(1 − (1−p)^N)/p ∇p"),
         equation="κ = rᵢ·N/K / S",
     )
@@ -42,7 +42,7 @@ def maxrl_control() -> Objective:
     """A group without a success is kept: all its rollouts are pushed down alike. Rewards are 0 or 1."""
     return replace(
         maxrl(),
-        advantage=partial(advantages.counted, weight=counts.control_weight),
+        advantage=partial(advantages.count_advantage, weight=counts.control_weight),
         singleton=Singleton.SHIFTED,
         equation="κ = (rᵢ·N/K − 1) / S",
     )
@@ -56,7 +56,7 @@ def maxrl_released(*, epsilon: float) -> Objective:
     """
     return replace(
         maxrl(),
-        advantage=partial(advantages.counted, weight=partial(counts.released_weight, epsilon=epsilon)),
+        advantage=partial(advantages.count_advantage, weight=partial(counts.released_weight, epsilon=epsilon)),
         target=PolicyGradient(
             weight=partial(_relative, epsilon=epsilon), text="(1 − (1−p)^{N−1})/p ∇p, up to the ε of the mean"
         ),
@@ -69,7 +69,7 @@ def maxrl_released(*, epsilon: float) -> Objective:
 def maxrl_sub(*, order: int) -> Objective:
     return replace(
         maxrl(),
-        advantage=partial(advantages.counted, weight=partial(counts.sub_weight, order=order)),
+        advantage=partial(advantages.count_advantage, weight=partial(counts.sub_weight, order=order)),
         target=PolicyGradient(weight=partial(_likelihood_of, order=order), text=f"(1 − (1−p)^{order})/p ∇p"),
         singleton=Singleton.RAW if order == 1 else Singleton.REFUSED,
         equation="κ = rᵢ·N/C(N,T) Σₖ C(K−1,k−1)·C(N−K,T−k)/k / S",
@@ -90,7 +90,7 @@ def rl2ml(*, family: str, parameter: float, baseline: float) -> Objective:
     credit(1)
     return replace(
         maxrl(),
-        advantage=partial(advantages.counted, weight=credit),
+        advantage=partial(advantages.count_advantage, weight=credit),
         target=PolicyGradient(weight=partial(_WEIGHT[family], parameter=parameter), text=_TEXT[family]),
         singleton=Singleton.SHIFTED if baseline else Singleton.RAW,
         equation="κ = (rᵢ·a(K) − baseline) / S, a(K) of the family",
@@ -146,7 +146,7 @@ def pass_at_all() -> Objective:
 def pass_at_k_analytic(*, k: int, scale: str) -> Objective:
     published = replace(
         reinforce(),
-        advantage=partial(advantages.counted, weight=partial(counts.analytic_weight, k=k)),
+        advantage=partial(advantages.count_advantage, weight=partial(counts.analytic_weight, k=k)),
         target=PolicyGradient(weight=partial(_subset_weight, k=k), text="w(p) ∇p, w of degree N−1"),
         singleton=Singleton.REFUSED,
         equation="κ = (mean_{I∋i} pass(I) − R)/√(R(1−R)) / S, R = mean_I pass(I), I of k rollouts",
@@ -155,7 +155,7 @@ def pass_at_k_analytic(*, k: int, scale: str) -> Objective:
         return published
     return replace(
         published,
-        advantage=partial(advantages.counted, weight=partial(counts.centred_pass_weight, k=k)),
+        advantage=partial(advantages.count_advantage, weight=partial(counts.centred_pass_weight, k=k)),
         target=PolicyGradient(weight=partial(_pass, k=k), text="(1 − k/N)(1−p)^{k−1} ∇p"),
         equation="κ = (mean_{I∋i} pass(I) − R) / S, R = mean_I pass(I), I of k rollouts",
     )
@@ -192,7 +192,7 @@ def _power(p: float, group: int, max_tokens: int, *, parameter: float) -> float:
     return _bernstein(p, group, lambda others: (group / (1 + others)) ** parameter)
 
 
-def _mixed(p: float, group: int, max_tokens: int, *, parameter: float) -> float:
+def _mix(p: float, group: int, max_tokens: int, *, parameter: float) -> float:
     return _bernstein(p, group, lambda others: 1 / (1 - parameter + parameter * (1 + others) / group))
 
 
@@ -200,7 +200,7 @@ def _geometric(p: float, group: int, max_tokens: int, *, parameter: float) -> fl
     return math.fsum((parameter * (1 - p)) ** power for power in range(group))
 
 
-_WEIGHT = {"A": _rising, "B": _power, "C": _mixed, "D": _geometric}
+_WEIGHT = {"A": _rising, "B": _power, "C": _mix, "D": _geometric}
 _TEXT = {
     "A": "Σ_{k<N} x(x+1)…(x+k−1)/k!·(1−p)ᵏ ∇p",
     "B": "E[(N/(1+M))ˣ] ∇p, M ~ Bin(N−1, p)",

@@ -28,16 +28,16 @@ __all__ = [
     "control_weight",
     "direct_weight",
     "family_weight",
-    "gauged",
     "label_weight",
+    "less_baseline",
     "outcome_weight",
     "regime",
     "regime_of",
     "rejected_weight",
     "released_weight",
     "sub_weight",
-    "ungauged",
     "update_scale",
+    "without_failures",
 ]
 
 
@@ -73,12 +73,12 @@ class CountWeight:
         return math.fsum(b * math.comb(last, m) * p**m * (1 - p) ** (last - m) for m, b in enumerate(self.beta))
 
 
-def ungauged(beta: Sequence[float]) -> CountWeight:
+def without_failures(beta: Sequence[float]) -> CountWeight:
     """The count weight with that β and nothing for failures."""
     return CountWeight(success=(0.0, *beta), failure=(0.0,) * (len(beta) + 1))
 
 
-def gauged(weight: CountWeight, baseline: Sequence[float]) -> CountWeight:
+def less_baseline(weight: CountWeight, baseline: Sequence[float]) -> CountWeight:
     """The weight less a baseline h(m) of the m successes among the *other* rollouts; w stays as it is.
 
     Equation: a(m+1) − h(m), b(m) − h(m), m = 0 … N−1.
@@ -127,7 +127,7 @@ def direct_weight(group: int) -> CountWeight:
     Equation: a = N/K, b = 0; w = (1 − (1−p)^N)/p.
     Source: Tajwar et al. 2026 (MaxRL), arXiv 2602.02710.
     """
-    return ungauged([group / count for count in range(1, group + 1)])
+    return without_failures([group / count for count in range(1, group + 1)])
 
 
 def control_weight(group: int) -> CountWeight:
@@ -136,7 +136,7 @@ def control_weight(group: int) -> CountWeight:
     Equation: a = N/K − 1, b = −1; w = (1 − (1−p)^N)/p.
     Source: Tajwar et al. 2026 (MaxRL), arXiv 2602.02710, the control variate.
     """
-    return gauged(direct_weight(group), [1.0] * group)
+    return less_baseline(direct_weight(group), [1.0] * group)
 
 
 def released_weight(group: int, *, epsilon: float) -> CountWeight:
@@ -166,7 +166,7 @@ def sub_weight(group: int, *, order: int) -> CountWeight:
         ways = (math.comb(count - 1, k - 1) * math.comb(group - count, order - k) / k for k in range(1, order + 1))
         return group * math.fsum(ways) / math.comb(group, order)
 
-    return ungauged([a(count) for count in range(1, group + 1)])
+    return without_failures([a(count) for count in range(1, group + 1)])
 
 
 def _rising(group: int, count: int, alpha: float) -> float:
@@ -178,7 +178,7 @@ def _power(group: int, count: int, alpha: float) -> float:
     return math.pow(group / count, alpha)
 
 
-def _mixed(group: int, count: int, share: float) -> float:
+def _mix(group: int, count: int, share: float) -> float:
     return group / ((1 - share) * group + share * count)
 
 
@@ -190,7 +190,7 @@ def _geometric(group: int, count: int, ratio: float) -> float:
 FAMILIES: dict[str, Callable[[int, int, float], float]] = {
     "A": _rising,
     "B": _power,
-    "C": _mixed,
+    "C": _mix,
     "D": _geometric,
 }
 """Name of an RL2ML family to a(K) from N, K ≥ 1 and its parameter: 0 is REINFORCE, 1 is MaxRL, beyond is beyond."""
@@ -213,7 +213,7 @@ def family_weight(group: int, *, family: str, parameter: float, baseline: float 
     if not in_family(family, parameter, group):
         raise ValueError(f"family {family} has no parameter {parameter!r} in groups of {group}")
     success = [FAMILIES[family](group, count, parameter) for count in range(1, group + 1)]
-    return gauged(ungauged(success), [baseline] * group)
+    return less_baseline(without_failures(success), [baseline] * group)
 
 
 def analytic_weight(group: int, *, k: int) -> CountWeight:

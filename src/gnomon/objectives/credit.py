@@ -187,11 +187,11 @@ def less_overlong(credit: Credit, *, max_tokens: int, buffer: int) -> Credit:
     """
     soft_overlong(torch.zeros(0), max_tokens=max_tokens, buffer=buffer)
 
-    def shaped(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    def shape(rollouts: Rollouts, advantage: Advantage) -> Tensor:
         if rollouts.segment_rewards is not None:
             raise ValueError("a rollout that is paid part by part has no one reward to take from")
         longest = rollouts.lengths if rollouts.longest is None else rollouts.longest
         late = soft_overlong(longest, max_tokens=max_tokens, buffer=buffer)
         return credit(replace(rollouts, rewards=rollouts.rewards + late.to(rollouts.rewards.dtype)), advantage)
 
-    return shaped
+    return shape

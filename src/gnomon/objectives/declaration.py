@@ -117,7 +117,7 @@ class Option:
     """The first record of a run has it only where it is not the default: the row is older than the option."""
 
     @property
-    def allowed(self) -> str:
+    def values_in_words(self) -> str:
         """The values that it takes, in words: `number ≥ 0`."""
         if self.choices:
             return " · ".join(self.choices)
@@ -131,7 +131,7 @@ class Option:
         """The same within a sentence: `a number ≥ 0`."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        return f"{'an' if isinstance(self.default, int) else 'a'} {self.allowed}"
+        return f"{'an' if isinstance(self.default, int) else 'a'} {self.values_in_words}"
 
     def takes(self, value: object) -> bool:
         """Whether a value has the option's type and lies within its limits."""
@@ -181,7 +181,7 @@ class Declaration:
             *(option.asks for name, option in self.options.items() if options[name] != option.default)
         )
 
-    def unrecorded(self, options: Mapping[str, Value]) -> list[str]:
+    def unrecorded_options(self, options: Mapping[str, Value]) -> list[str]:
         """The options that the first record of a run does not have, all of them given."""
         return [name for name, option in self.options.items() if option.if_set and options[name] == option.default]
 
@@ -196,7 +196,7 @@ class Declaration:
             option = self.options.get(name)
             if option is None:
                 near = nearest(name, self.options)
-                mistakes.append(Mistake(self.name, name, value, "", self._meant(near, prefix), near))
+                mistakes.append(Mistake(self.name, name, value, "", self._suggestion(near, prefix), near))
             elif not option.takes(value):
                 fix = f"{prefix}{name}={option.default}, the default"
                 mistakes.append(Mistake(self.name, name, value, option.requirement, fix))
@@ -212,7 +212,7 @@ class Declaration:
         kinds = {name: type(option.default) for name, option in self.options.items()}
         return {name: kinds[name](options.get(name, option.default)) for name, option in self.options.items()}
 
-    def _meant(self, near: str, prefix: str) -> str:
+    def _suggestion(self, near: str, prefix: str) -> str:
         if near:
             return f"did you mean {prefix}{near} (default {self.options[near].default})?"
         names = ", ".join(prefix + each for each in self.options)

@@ -30,7 +30,7 @@ def entropy_mask(*, share: float, clip_low: float, clip_high: float, epsilon: fl
         target=TokenShape(
             credit=partial(_most_uncertain, share=share, epsilon=epsilon),
             text="N Σ π hₜ ∇log π, hₜ = E[1[Hₜ ≥ quantile]·(r − r̄)/(σ + ε) / Σ|y|]",
-            closed=closed.standardised(
+            closed=closed.standardised_form(
                 partial(closed.population, epsilon=epsilon),
                 closed.whole,
                 "N Σ π hₜ ∇log π, hₜ = E[1[Hₜ ≥ quantile]·(r − r̄)/(σ + ε) / Σ|y|]; for answers of one token, all of "
@@ -91,7 +91,7 @@ def _by_entropy(own: Seen, alpha: float) -> list[float]:
 
 def _with_entropy(law: Chances, group: int, max_tokens: int, *, alpha: float, epsilon: float) -> Shape:
     mixed = closed.per_token(partial(closed.population, epsilon=epsilon), "").shape(law, group, max_tokens)
-    alike = closed.tallied(_one_over_tokens, "").shape(law, group, max_tokens)
+    alike = closed.tallied_form(_one_over_tokens, "").shape(law, group, max_tokens)
     assert mixed is not None and alike is not None
 
     def h(own: Seen) -> list[float]:

@@ -60,11 +60,11 @@ def reinforce_centred() -> Objective:
 def grpo(*, clip_low: float, clip_high: float, epsilon: float, deviation: str) -> Objective:
     """Differs: the paper adds a k3 penalty of 0.04 to the reference; a run adds one with `regularize.kl`."""
     published = Objective(
-        advantage=partial(advantages.standardised, epsilon=epsilon),
+        advantage=partial(advantages.standardise, epsilon=epsilon),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         correction=ratios.no_correction,
         aggregate=aggregate.sequence_mean,
-        target=_standardised(epsilon),
+        target=_standardised_shape(epsilon),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.ZERO,
         baseline=Baseline.GROUP,
@@ -79,7 +79,7 @@ def grpo(*, clip_low: float, clip_high: float, epsilon: float, deviation: str) -
             advantage=partial(sample_score, epsilon=epsilon),
             share=closed.over_length,
             text="Σ π h ∇log π, h = E[(r − r̄)/(s + ε)] / |y|",
-            closed=closed.standardised(
+            closed=closed.standardised_form(
                 partial(closed.sample, epsilon=epsilon),
                 closed.over_length,
                 "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = √((N−1)/N)·E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
@@ -101,7 +101,7 @@ def echo(*, observation: float, clip_low: float, clip_high: float, epsilon: floa
     return replace(
         grpo(clip_low, clip_high, epsilon),
         observation=observation,
-        target=_standardised(epsilon, "; beside it λ·E[mean ∇log π(o)] over the observed tokens o"),
+        target=_standardised_shape(epsilon, "; beside it λ·E[mean ∇log π(o)] over the observed tokens o"),
         equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(σ + ε); beside it λ / O of each of the O observed tokens",
     )
 
@@ -121,13 +121,13 @@ def dr_grpo(*, clip_low: float, clip_high: float) -> Objective:
     )
 
 
-def _standardised(epsilon: float, beside: str = "") -> FrozenShape:
+def _standardised_shape(epsilon: float, beside: str = "") -> FrozenShape:
     """Args: beside: words on terms beside κ, which answers of one turn do not have."""
     return FrozenShape(
         advantage=partial(standard_score, epsilon=epsilon),
         share=closed.over_length,
         text=f"Σ π h ∇log π, h = E[(r − r̄)/(σ + ε)] / |y|{beside}",
-        closed=closed.standardised(
+        closed=closed.standardised_form(
             partial(closed.population, epsilon=epsilon),
             closed.over_length,
             "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M" + beside,
@@ -149,15 +149,15 @@ def _centred_share(p: float, group: int, max_tokens: int) -> float:
 
 def standard_score(reward: float, others: Sequence[float], *, epsilon: float) -> float:
     """The reward standardised by the deviation of its group."""
-    return scaled(reward, others, len(others) + 1, epsilon)
+    return standardise(reward, others, len(others) + 1, epsilon)
 
 
 def sample_score(reward: float, others: Sequence[float], *, epsilon: float) -> float:
     """The reward standardised by the deviation of its group as a sample."""
-    return scaled(reward, others, len(others), epsilon)
+    return standardise(reward, others, len(others), epsilon)
 
 
-def scaled(reward: float, others: Sequence[float], count: int, epsilon: float) -> float:
+def standardise(reward: float, others: Sequence[float], count: int, epsilon: float) -> float:
     """(r − r̄)/(σ + ε), where σ² is the sum of squares over `count`; 0 where all rewards are equal."""
     rewards = [reward, *others]
     if min(rewards) == max(rewards):

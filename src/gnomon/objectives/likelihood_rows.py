@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives import advantages, aggregate, closed, ratios, token_credit
-from gnomon.objectives.advantages import counted, raw
+from gnomon.objectives.advantages import count_advantage, raw
 from gnomon.objectives.counts import CountWeight
 from gnomon.objectives.credit import Advantage, Rollouts
 from gnomon.objectives.group_rows import reinforce, rloo
@@ -42,7 +42,7 @@ def sft() -> Objective:
         reinforce(),
         advantage=unit_advantage,
         aggregate=aggregate.token_mean,
-        target=closed.tallied(
+        target=closed.tallied_form(
             _by_tokens, "N·E[∇log π / Σⱼ|yⱼ|] over the data's law; of own answers ∇E[1/Σⱼ|yⱼ|]", binary=False
         ),
         singleton=Singleton.UNIT,
@@ -59,7 +59,7 @@ def rft() -> Objective:
     return replace(
         sft(),
         advantage=successes,
-        target=closed.tallied(_right_by_tokens, "Σ π h ∇log π, h = r·N·E[1/Σⱼ|yⱼ|]"),
+        target=closed.tallied_form(_right_by_tokens, "Σ π h ∇log π, h = r·N·E[1/Σⱼ|yⱼ|]"),
         singleton=Singleton.RAW,
         equation="κ = rᵢ / Σⱼ|oⱼ|",
     )
@@ -168,7 +168,7 @@ def successes(rewards: Tensor) -> Tensor:
     Returns: advantage per rollout.
     Raises: ValueError for a reward other than 0 and 1.
     """
-    return counted(rewards, weight=_unit)
+    return count_advantage(rewards, weight=_unit)
 
 
 def finished_alone(rollouts: Rollouts, advantage: Advantage) -> Tensor:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards, Value
 from gnomon.objectives.spelling import nearest
 
-__all__ = ["OPTIONS", "REFUSED", "RENAMED", "Former", "declared", "in_family", "meant"]
+__all__ = ["OPTIONS", "REFUSED", "RENAMED", "Former", "declaration_of", "in_family", "nearest_row"]
 
 OBJECT = "object:"
 """Before the name of a part of a run that was passed as a Python object."""
@@ -604,7 +604,7 @@ ELSEWHERE = {
 """Names in other trainers that resemble no row, or another one: the row, as on the page of names."""
 
 
-def declared(name: str) -> Declaration:
+def declaration_of(name: str) -> Declaration:
     """The declaration of a row. Raises: OptionError for a name that the table does not have, with the nearest.
 
     Of a row that was passed as an object nothing is known by its name.
@@ -618,7 +618,7 @@ def declared(name: str) -> Declaration:
         instead, reason = REFUSED[name]
         raise OptionError(f"there is no objective {name!r}: {reason}; take {instead}")
     if name not in OPTIONS:
-        near = meant(name)
+        near = nearest_row(name)
         hint = f"did you mean {near}?" if near else f"one of {', '.join(sorted(OPTIONS))}"
         raise OptionError(f"unknown objective {name!r} ({hint})")
     return OPTIONS[name]
@@ -628,7 +628,7 @@ COMMON = ("grpo", "ppo", "dapo", "dr_grpo", "rloo", "reinforce", "gspo", "cispo"
 """Rows that most users mean: a misspelled name that is as near to several rows is one of them."""
 
 
-def meant(name: object) -> str:
+def nearest_row(name: object) -> str:
     """The row that was meant by a name that does not exist; the empty text where none is near."""
     return ELSEWHERE.get(str(name).lower()) or nearest(str(name), (*COMMON, *OPTIONS))
 

@@ -29,7 +29,7 @@ def w_reinforce(*, success: float, clip_low: float, clip_high: float, failure: f
     lowered = "" if not failure else " − (1 − rᵢ)" if failure == 1 else f" − {failure:g}·(1 − rᵢ)"
     return replace(
         _outcomes(success, 0.0 - failure, clip_low, clip_high),
-        target=PolicyGradient(weight=partial(_scaled, by=failure + success), text=weighed),
+        target=PolicyGradient(weight=partial(_scale, by=failure + success), text=weighed),
         singleton=singleton,
         equation=f"κ = clip(ρ; A)·A / S, A = λ·rᵢ{lowered}",
     )
@@ -56,9 +56,9 @@ def reinforce_rej(*, failure: float, clip_low: float, clip_high: float) -> Objec
     weight = partial(counts.rejected_weight, success=1.0, failure=failure)
     return replace(
         _outcomes(1.0, failure, clip_low, clip_high),
-        advantage=partial(advantages.counted, weight=weight),
+        advantage=partial(advantages.count_advantage, weight=weight),
         target=PolicyGradient(
-            weight=partial(_rejected, failure=failure),
+            weight=partial(_rejection_weight, failure=failure),
             text=f"(1 − p^{{N−1}} + {-failure:g}·(1 − (1−p)^{{N−1}})) ∇p" if failure else "(1 − p^{N−1}) ∇p",
         ),
         singleton=Singleton.ZERO,
@@ -78,7 +78,7 @@ def tilted(*, beta: float, clip_low: float, clip_high: float, baseline: str) -> 
         advantage=partial(advantages.relative_exponential, beta=beta),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         target=FrozenShape(
-            advantage=partial(_tilted, beta=beta),
+            advantage=partial(_tilt, beta=beta),
             share=closed.whole,
             text="Σ π h ∇log π, h = E[e^{βr}/mean_j e^{βrⱼ}]/β",
             closed=closed.of_counts(
@@ -116,17 +116,19 @@ def tilted(*, beta: float, clip_low: float, clip_high: float, baseline: str) -> 
 def _outcomes(success: float, failure: float, clip_low: float, clip_high: float) -> Objective:
     return replace(
         reinforce(),
-        advantage=partial(advantages.counted, weight=partial(counts.outcome_weight, success=success, failure=failure)),
+        advantage=partial(
+            advantages.count_advantage, weight=partial(counts.outcome_weight, success=success, failure=failure)
+        ),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         off_policy=OffPolicy.TOKEN,
     )
 
 
-def _scaled(p: float, group: int, max_tokens: int, *, by: float) -> float:
+def _scale(p: float, group: int, max_tokens: int, *, by: float) -> float:
     return by
 
 
-def _rejected(p: float, group: int, max_tokens: int, *, failure: float) -> float:
+def _rejection_weight(p: float, group: int, max_tokens: int, *, failure: float) -> float:
     return 1 - p ** (group - 1) - failure * (1 - (1 - p) ** (group - 1))
 
 
@@ -134,7 +136,7 @@ def _positive_part(own: Seen, max_tokens: int) -> float:
     return max(own.reward, 0.0)
 
 
-def _tilted(reward: float, others: Sequence[float], *, beta: float) -> float:
+def _tilt(reward: float, others: Sequence[float], *, beta: float) -> float:
     every = [math.exp(beta * value) for value in (reward, *others)]
     return (math.exp(beta * reward) * len(every) / math.fsum(every) - 1) / beta
 

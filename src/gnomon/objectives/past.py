@@ -19,7 +19,7 @@ __all__ = [
     "mean_per_step",
     "optimal_value_per_task",
     "running_mean",
-    "visited",
+    "visit_statistics",
     "visits_per_task",
 ]
 
@@ -136,7 +136,7 @@ def visits_per_task(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Cre
         earlier = torch.tensor(visits.get(key, (0, 0.0, 0.0)), dtype=torch.float64).expand(1, size, 3)
         earlier_visits.append(earlier)
         alone = Rollouts(rewards=rollouts.rewards[group : group + 1], lengths=rollouts.lengths[group : group + 1])
-        count, mean, variance = visited(replace(alone, visits=earlier))[0, 0].tolist()
+        count, mean, variance = visit_statistics(replace(alone, visits=earlier))[0, 0].tolist()
         visits[key] = int(count), mean, variance
     return torch.cat(earlier_visits), replace(state, visits=visits)
 
@@ -157,7 +157,7 @@ def running_mean(before: float, reward: float, rate: float = 0.95) -> float:
     return rate * before + (1 - rate) * reward
 
 
-def visited(rollouts: Rollouts) -> Tensor:
+def visit_statistics(rollouts: Rollouts) -> Tensor:
     """[G, N, 3] visits of the task of each rollout with this one, and the mean and variance of rewards over them.
 
     Equation: of a task with n visits: m ← ((n−1)·m + r̄)/n, v ← ((n−1)·v + s² + (n−1)/n·(r̄ − m)²)/n, with r̄ and s² the

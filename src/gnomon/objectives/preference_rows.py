@@ -150,7 +150,7 @@ def online_kto(*, beta: float, success: float, failure: float) -> Objective:
     """
     return Objective(
         advantage=partial(
-            advantages.counted,
+            advantages.count_advantage,
             weight=partial(counts.outcome_weight, success=beta * success / 4, failure=-beta * failure / 4),
         ),
         ratio=partial(pairs.prospect, beta=beta),
@@ -173,7 +173,7 @@ def tpo(*, temperature: float) -> Objective:
     """
     return replace(
         online_dpo(),
-        advantage=partial(advantages.standardised, epsilon=0.0),
+        advantage=partial(advantages.standardise, epsilon=0.0),
         credit=partial(rollout_credit.target_less_share, temperature=temperature),
         ratio=ratios.no_ratio,
         penalty=penalties.drift_of_share,

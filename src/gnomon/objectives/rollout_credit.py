@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Advantage, Rollouts
-from gnomon.objectives.past import visited
+from gnomon.objectives.past import visit_statistics
 
 __all__ = [
     "FADES",
@@ -17,8 +17,8 @@ __all__ = [
     "brevity",
     "by_part",
     "entropy_weighted",
-    "filtered",
     "greedy_centred",
+    "keep_best",
     "length_centred",
     "others_entropy_weighted",
     "others_length_centred",
@@ -112,7 +112,7 @@ def reward_per_token(rollouts: Rollouts) -> Tensor:
     return rollouts.rewards / rollouts.lengths.clamp(min=1)
 
 
-def filtered(
+def keep_best(
     rollouts: Rollouts,
     advantage: Advantage,
     *,
@@ -310,7 +310,7 @@ def blended_over_visits(rollouts: Rollouts, advantage: Advantage, *, epsilon: fl
     """The advantage in the group, blended with the reward standardised over all visits of the task, whichever is less.
 
     Equation: A = a₁ if |a₁| < |a₂| else a₂, a₁ = (z + (n−1)·A_g)/n, a₂ = (A_g + (n−1)·z)/n, z = (r − m)/(√v + ε), at
-        the n-th visit, m and v as `visited` has them; A_g the advantage of the row in the group.
+        the n-th visit, m and v as `visit_statistics` has them; A_g the advantage of the row in the group.
     Args: epsilon, added to the deviation, ≥ 0; in units of reward.
     Returns: [T]; at a first visit the advantage in the group, and zero for groups of one. Later it is not zero where
         all rewards of the group are equal, unless those of earlier visits were equal to them too.
@@ -320,7 +320,7 @@ def blended_over_visits(rollouts: Rollouts, advantage: Advantage, *, epsilon: fl
     rewards, now = rollouts.rewards, advantage(rollouts.rewards)
     if rollouts.visits is None or rewards.shape[1] == 1:
         return rollouts.spread(now)
-    count, mean, variance = visited(rollouts).to(rewards.dtype).unbind(2)
+    count, mean, variance = visit_statistics(rollouts).to(rewards.dtype).unbind(2)
     deviation = variance.sqrt()
     whole = torch.where(
         deviation > 0, (rewards - mean) / (deviation + epsilon).clamp(min=torch.finfo(rewards.dtype).tiny), 0

@@ -193,7 +193,7 @@ class Objective:
         return Need.REFERENCE in self.asks
 
     @property
-    def closed(self) -> ClosedForm | PolicyGradient | None:
+    def closed_form(self) -> ClosedForm | PolicyGradient | None:
         """The target in closed form. None where only a shape is known, which holds for any credit."""
         if isinstance(self.target, ClosedForm | PolicyGradient):
             return self.target
@@ -202,10 +202,12 @@ class Objective:
     @property
     def expected_gradient(self) -> str:
         """The target in words: in closed form where there is one."""
-        if self.closed is None:
+        if self.closed_form is None:
             return self.target.text
-        bound = isinstance(self.closed, ClosedForm) and self.closed.binary and self.rewards is not Rewards.BINARY
-        return f"{self.closed.text}; of rewards 0 and 1" if bound else self.closed.text
+        bound = (
+            isinstance(self.closed_form, ClosedForm) and self.closed_form.binary and self.rewards is not Rewards.BINARY
+        )
+        return f"{self.closed_form.text}; of rewards 0 and 1" if bound else self.closed_form.text
 
     @property
     def corrects(self) -> bool:
@@ -309,7 +311,7 @@ def row_of(declaration: Declaration, build: Callable[..., Objective]) -> Callabl
             min_group=declaration.least_group(supplied),
         )
 
-    make.__doc__ = described(declaration, inspect.getdoc(build) or "")
+    make.__doc__ = docstring(declaration, inspect.getdoc(build) or "")
     make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=option.default)
@@ -319,8 +321,8 @@ def row_of(declaration: Declaration, build: Callable[..., Objective]) -> Callabl
     return make
 
 
-def described(declaration: Declaration, more: str) -> str:
+def docstring(declaration: Declaration, more: str) -> str:
     """The docstring of a row: its sentence, what its function adds, and its options."""
-    lines = [f"    {name}: {option.text}; {option.allowed}." for name, option in declaration.options.items()]
+    lines = [f"    {name}: {option.text}; {option.values_in_words}." for name, option in declaration.options.items()]
     args = "\n".join(["Args:", *lines]) if lines else ""
     return "\n\n".join(part for part in (declaration.summary, more, args) if part)

@@ -53,7 +53,7 @@ def gpg() -> Objective:
         reinforce_centred(),
         credit=rollout_credit.over_deciding_groups,
         aggregate=aggregate.sequence_mean,
-        target=closed.centred("(N−1)/N·(∇E[r/|y|] − p·∇E[1/|y|])", closed.over_length),
+        target=closed.centred_form("(N−1)/N·(∇E[r/|y|] − p·∇E[1/|y|])", closed.over_length),
         scope=Scope.STEP,
         equation="κ = α·(rᵢ − r̄) / (S·|oᵢ|), α = groups / groups with more than one reward",
     )
@@ -74,7 +74,7 @@ def gpg_verl() -> Objective:
         target=SharedLength(
             advantage=_over_nonzero,
             text="Σ π h ∇log π, h = N·E[(r − r̄)·N/#{rⱼ ≠ 0} / Σⱼ|yⱼ|]",
-            closed=closed.tallied(
+            closed=closed.tallied_form(
                 _by_success_rate,
                 "Σ π h ∇log π, h = N·E[(F/K)/T] of right answers, −N·E[1[K > 0]/T] of wrong ones; K right and F wrong "
                 "of T tokens",

@@ -21,7 +21,7 @@ from gnomon.objectives import (
     turn_rows,
 )
 from gnomon.objectives.declaration import Declaration, Value
-from gnomon.objectives.options import OPTIONS, declared
+from gnomon.objectives.options import OPTIONS, declaration_of
 from gnomon.objectives.row import Objective, row_of
 
 __all__ = ["TABLE", "add", "objective"]
@@ -43,7 +43,7 @@ def objective(name: str, **options: Value) -> Objective:
 
     Raises: ValueError for an unknown name or option, with the nearest one that exists, and for an option out of range.
     """
-    declared(name)
+    declaration_of(name)
     return TABLE[name](**options)
 
 

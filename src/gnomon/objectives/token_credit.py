@@ -25,10 +25,10 @@ __all__ = [
     "others_optimally_centred",
     "places_of",
     "reward_to_go",
-    "scaled",
+    "reward_to_go_over",
     "table_of",
     "toward_reference",
-    "whitened",
+    "whiten",
     "whitened_gae",
     "whitened_reward_to_go",
     "zero_variance",
@@ -84,7 +84,7 @@ def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float, b
     Source: Schulman et al. 2016, arXiv 1506.02438; values at limits as in Pardo et al. 2018, arXiv 1712.00378.
     """
     values, rewards, index = _over_a_critic(rollouts, advantage, gamma, beyond)
-    return smoothed(rewards, values, gamma=gamma, lam=lam)[index]
+    return advantage_estimates(rewards, values, gamma=gamma, lam=lam)[index]
 
 
 def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float, beyond: Beyond = nothing) -> Tensor:
@@ -100,7 +100,7 @@ def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float, beyond
     """
     values, rewards, index = _over_a_critic(rollouts, advantage, 1.0, beyond)
     lengths = rollouts.lengths.flatten().clamp(min=1).to(values.dtype)
-    return smoothed(rewards, values, gamma=1.0, lam=(1 - 1 / (alpha * lengths)).clamp(min=0))[index]
+    return advantage_estimates(rewards, values, gamma=1.0, lam=(1 - 1 / (alpha * lengths)).clamp(min=0))[index]
 
 
 def gae_returns(
@@ -113,12 +113,12 @@ def gae_returns(
     Raises: ValueError for rollouts without values.
     """
     values, rewards, index = _over_a_critic(rollouts, advantage, gamma, beyond)
-    return (smoothed(rewards, values, gamma=gamma, lam=lam) + values)[index]
+    return (advantage_estimates(rewards, values, gamma=gamma, lam=lam) + values)[index]
 
 
 def whitened_gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float, epsilon: float) -> Tensor:
-    """`gae`, `whitened` over the tokens of the whole step."""
-    return whitened(gae(rollouts, advantage, gamma=gamma, lam=lam), epsilon=epsilon)
+    """`gae`, `whiten` over the tokens of the whole step."""
+    return whiten(gae(rollouts, advantage, gamma=gamma, lam=lam), epsilon=epsilon)
 
 
 def reward_to_go(rollouts: Rollouts, advantage: Advantage, *, beta: float) -> Tensor:
@@ -138,15 +138,15 @@ def reward_to_go(rollouts: Rollouts, advantage: Advantage, *, beta: float) -> Te
         raise ValueError("a penalty in the return needs logp and reference_logp on every token")
     index = places_of(rollouts)
     strayed = table_of(rollouts, rollouts.logp - rollouts.reference_logp, index)
-    return credit - beta * discounted(strayed, 1.0)[index]
+    return credit - beta * discount(strayed, 1.0)[index]
 
 
 def whitened_reward_to_go(rollouts: Rollouts, advantage: Advantage, *, beta: float, epsilon: float) -> Tensor:
-    """`reward_to_go`, `whitened` over the tokens of the whole step: long rollouts weigh more in its mean."""
-    return whitened(reward_to_go(rollouts, advantage, beta=beta), epsilon=epsilon)
+    """`reward_to_go`, `whiten` over the tokens of the whole step: long rollouts weigh more in its mean."""
+    return whiten(reward_to_go(rollouts, advantage, beta=beta), epsilon=epsilon)
 
 
-def scaled(rollouts: Rollouts, advantage: Advantage, *, beta: float, scale: float) -> Tensor:
+def reward_to_go_over(rollouts: Rollouts, advantage: Advantage, *, beta: float, scale: float) -> Tensor:
     """`reward_to_go` over a scale that no rollout of this step has a say in.
 
     Args: scale, in units of reward, > 0: a standing estimate of the deviation, such as a mean over past steps.
@@ -154,7 +154,7 @@ def scaled(rollouts: Rollouts, advantage: Advantage, *, beta: float, scale: floa
     return reward_to_go(rollouts, advantage, beta=beta) / scale
 
 
-def whitened(values: Tensor, *, epsilon: float) -> Tensor:
+def whiten(values: Tensor, *, epsilon: float) -> Tensor:
     """Values less their mean, over their sample deviation.
 
     Equation: (x − x̄)/√(s² + ε), s² = Σ(x − x̄)²/(T − 1).
@@ -169,16 +169,16 @@ def whitened(values: Tensor, *, epsilon: float) -> Tensor:
     return centred / (centred.square().sum() / (len(values) - 1) + epsilon).sqrt()
 
 
-def smoothed(rewards: Tensor, values: Tensor, *, gamma: float, lam: float | Tensor) -> Tensor:
+def advantage_estimates(rewards: Tensor, values: Tensor, *, gamma: float, lam: float | Tensor) -> Tensor:
     """[rows, K] generalised advantage estimates of rewards and values [rows, K], zero past the end of a row.
 
     Args: lam, λ of all rows, or [rows].
     """
     ahead = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)
-    return discounted(rewards + gamma * ahead - values, gamma * lam)
+    return discount(rewards + gamma * ahead - values, gamma * lam)
 
 
-def discounted(values: Tensor, factor: float | Tensor) -> Tensor:
+def discount(values: Tensor, factor: float | Tensor) -> Tensor:
     """[…, K] Σ_{l≥0} factorˡ x_{k+l}. Args: factor, one for all, or […]."""
     total = values.clone()
     for position in range(values.shape[-1] - 2, -1, -1):
@@ -329,4 +329,4 @@ def toward_reference(rollouts: Rollouts, advantage: Advantage, *, gamma: float) 
         raise ValueError("credit by a teacher needs logp and reference_logp on every token")
     index = places_of(rollouts)
     ahead = table_of(rollouts, rollouts.reference_logp - rollouts.logp, index)
-    return rollouts.spread(advantage(rollouts.rewards)) * discounted(ahead, gamma)[index]
+    return rollouts.spread(advantage(rollouts.rewards)) * discount(ahead, gamma)[index]

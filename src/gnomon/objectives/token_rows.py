@@ -145,7 +145,7 @@ def ppo_whitened(*, gamma: float, lam: float, clip_low: float, clip_high: float,
         target=TokenShape(
             credit=partial(_constant_whitened_gae, gamma=gamma, lam=lam, epsilon=epsilon),
             text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε)] / (S·L_max)",
-            closed=closed.standardised(
+            closed=closed.standardised_form(
                 partial(closed.curved_sample, epsilon=epsilon),
                 closed.over_limit,
                 "Σ π hₜ ∇log π, hₜ = E[(Aₜ − Ā)/√(s² + ε)] / L_max; for answers of one token w(p)/L_max ∇p, "
@@ -207,13 +207,13 @@ def reinforce_pp_loo(*, beta: float, scale: float, clip_low: float, clip_high: f
     return replace(
         reinforce_pp(beta, clip_low, clip_high),
         advantage=advantages.leave_one_out,
-        credit=partial(token_credit.scaled, beta=beta, scale=scale),
+        credit=partial(token_credit.reward_to_go_over, beta=beta, scale=scale),
         aggregate=aggregate.constant,
         target=TokenShape(
             credit=partial(_constant_scaled_to_go, beta=beta, scale=scale),
             text="Σ π hₜ ∇log π, hₜ = E[Aₜ] / L_max",
             closed=closed.of_value(
-                partial(_anchored, beta=beta, scale=scale),
+                partial(_less_divergence, beta=beta, scale=scale),
                 "(∇p − β∇KL(π‖π_ref)) / (scale·L_max)" if beta else "∇p / (scale·L_max)",
             ),
         ),
@@ -314,6 +314,6 @@ def _constant_scaled_to_go(
     return [value / share for value in _to_go(own, own.reward - rest, beta)]
 
 
-def _anchored(own: Seen, max_tokens: int, *, beta: float, scale: float) -> float:
+def _less_divergence(own: Seen, max_tokens: int, *, beta: float, scale: float) -> float:
     """Reward less the divergence of the whole answer."""
     return (own.reward - beta * (math.fsum(own.logp) - math.fsum(own.reference))) / (scale * max_tokens)

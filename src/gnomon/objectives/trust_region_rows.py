@@ -51,7 +51,7 @@ def luspo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
             advantage=partial(standard_score, epsilon=epsilon),
             share=closed.whole,
             text="Σ π h ∇log π, h = E[(r − r̄)/(σ + ε)]",
-            closed=closed.standardised(
+            closed=closed.standardised_form(
                 partial(closed.population, epsilon=epsilon),
                 closed.whole,
                 "w(p) ∇p, w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
@@ -308,7 +308,7 @@ def real(*, temperature: float) -> Objective:
     """
     return replace(
         w_reinforce(success=1.0, failure=0.0),
-        advantage=partial(advantages.counted, weight=partial(counts.label_weight, temperature=temperature)),
+        advantage=partial(advantages.count_advantage, weight=partial(counts.label_weight, temperature=temperature)),
         ratio=partial(trust_regions.share_of_labels, temperature=temperature),
         aggregate=aggregate.sequence_mean,
         target=FrozenShape(
@@ -352,14 +352,14 @@ def _centred_over_tokens() -> Objective:
         ratio=ratios.unclipped,
         aggregate=aggregate.token_mean,
         target=SharedLength(
-            advantage=_centred,
+            advantage=_less_mean,
             text="Σ π h ∇log π, h = N·E[(r − r̄)/Σⱼ|yⱼ|]",
-            closed=closed.tallied(_centred_share, CENTRED_OVER_TOKENS),
+            closed=closed.tallied_form(_centred_share, CENTRED_OVER_TOKENS),
         ),
     )
 
 
-def _centred(reward: float, others: Sequence[float]) -> float:
+def _less_mean(reward: float, others: Sequence[float]) -> float:
     return reward - math.fsum([reward, *others]) / (1 + len(others))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.ratios import LIMIT, dual_clip, ppo_clip, unclipped
-from gnomon.objectives.token_credit import discounted
+from gnomon.objectives.token_credit import discount
 from gnomon.objectives.tokens import Reach, Tokens, reaches
 
 __all__ = [
@@ -142,7 +142,7 @@ def future_weighted_clip(tokens: Tokens, *, low: float, high: float, half_life: 
     index = (tokens.sequence, tokens.positions)
     table = tokens.logp.new_zeros([int(at.max()) + 1 if len(tokens) else 0 for at in index])
     table[index] = tokens.log_ratio.clamp(-LIMIT, LIMIT)
-    future = discounted(table, 2 ** (-1 / half_life))[index]
+    future = discount(table, 2 ** (-1 / half_life))[index]
     return ppo_clip(tokens, low=low, high=high) * future.clamp(-LIMIT, LIMIT).exp().clamp(1, most)
 
 

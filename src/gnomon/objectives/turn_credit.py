@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Advantage, Rollouts
-from gnomon.objectives.token_credit import discounted, smoothed
+from gnomon.objectives.token_credit import advantage_estimates, discount
 
 __all__ = [
     "budget_credit",
@@ -43,7 +43,7 @@ def turn_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> T
         as early ones.
     """
     segment = _segment(rollouts)
-    returns = each(discounted(paid(rollouts), gamma), advantage)
+    returns = each(discount(segment_rewards(rollouts), gamma), advantage)
     return returns[rollouts.sequence, segment]
 
 
@@ -55,7 +55,7 @@ def returns_where_reached(rollouts: Rollouts, advantage: Advantage, *, gamma: fl
     Returns: [T], in units of reward; the fewer rollouts reach a turn, the less it counts.
     Raises: ValueError for rollouts without segments.
     """
-    returns = discounted(paid(rollouts), gamma)
+    returns = discount(segment_rewards(rollouts), gamma)
     return _where_reached(rollouts, returns, advantage)[rollouts.sequence, _segment(rollouts)]
 
 
@@ -66,8 +66,8 @@ def rewards_where_reached(rollouts: Rollouts, advantage: Advantage, *, gamma: fl
     Returns: [T], in units of reward. A rollout that goes on has more taken off, so it is paid less for going on.
     Raises: ValueError for rollouts without segments.
     """
-    apart = _where_reached(rollouts, paid(rollouts), advantage)
-    return discounted(apart, gamma)[rollouts.sequence, _segment(rollouts)]
+    apart = _where_reached(rollouts, segment_rewards(rollouts), advantage)
+    return discount(apart, gamma)[rollouts.sequence, _segment(rollouts)]
 
 
 def returns_over_turns(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> Tensor:
@@ -77,8 +77,8 @@ def returns_over_turns(rollouts: Rollouts, advantage: Advantage, *, gamma: float
     Returns: [T], in units of reward. A rollout decides how many turns the mean has, so it biases it by about 1/N.
     Raises: ValueError for rollouts without segments.
     """
-    returns = discounted(paid(rollouts), gamma)
-    spoken, credit = _spoken(rollouts, returns.shape[2]).reshape(returns.shape), torch.zeros_like(returns)
+    returns = discount(segment_rewards(rollouts), gamma)
+    spoken, credit = _has_tokens(rollouts, returns.shape[2]).reshape(returns.shape), torch.zeros_like(returns)
     for values, there, out in zip(returns, spoken, credit, strict=True):
         if there.any() and len(there) > 1:
             out[there] = advantage(values[there][None])[0]
@@ -87,7 +87,7 @@ def returns_over_turns(rollouts: Rollouts, advantage: Advantage, *, gamma: float
 
 def _where_reached(rollouts: Rollouts, values: Tensor, advantage: Advantage) -> Tensor:
     """[G·N, M] the advantage of [G, N, M] values, turn by turn among the rollouts of a group that have it."""
-    spoken, credit = _spoken(rollouts, values.shape[2]).reshape(values.shape), torch.zeros_like(values)
+    spoken, credit = _has_tokens(rollouts, values.shape[2]).reshape(values.shape), torch.zeros_like(values)
     for turn in range(values.shape[2]):
         for group, there in enumerate(spoken[:, :, turn]):
             if there.any():
@@ -117,7 +117,7 @@ def turn_gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: flo
     Source: Schulman et al. 2016, arXiv 1506.02438, with turns for steps.
     """
     values, rewards = _turns(rollouts, advantage, gamma)
-    return smoothed(rewards, values, gamma=gamma, lam=lam)[rollouts.sequence, _segment(rollouts)]
+    return advantage_estimates(rewards, values, gamma=gamma, lam=lam)[rollouts.sequence, _segment(rollouts)]
 
 
 def turn_gae_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -> Tensor:
@@ -128,7 +128,7 @@ def turn_gae_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float, 
     Raises: ValueError for rollouts without segments or values.
     """
     values, rewards = _turns(rollouts, advantage, gamma)
-    returns = smoothed(rewards, values, gamma=gamma, lam=lam) + values
+    returns = advantage_estimates(rewards, values, gamma=gamma, lam=lam) + values
     return returns[rollouts.sequence, _segment(rollouts)]
 
 
@@ -142,8 +142,8 @@ def standardised_turn_returns(rollouts: Rollouts, advantage: Advantage, *, gamma
     Source: GEM 2025 (return batch normalisation), arXiv 2510.01051.
     """
     sequence, segment = rollouts.sequence, _segment(rollouts)
-    returns = each(discounted(paid(rollouts), gamma), advantage)
-    turns = returns[_spoken(rollouts, returns.shape[1])]
+    returns = each(discount(segment_rewards(rollouts), gamma), advantage)
+    turns = returns[_has_tokens(rollouts, returns.shape[1])]
     if not len(turns) or bool((turns == turns[0]).all()):
         return torch.zeros(len(segment), dtype=returns.dtype)
     deviation = (turns - turns.mean()).square().mean().sqrt()
@@ -176,7 +176,7 @@ def budget_credit(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     return mixed[rollouts.sequence, segment]
 
 
-def paid(rollouts: Rollouts) -> Tensor:
+def segment_rewards(rollouts: Rollouts) -> Tensor:
     """[G, N, M] what each segment earns; nothing where a rollout ended before it.
 
     Without rewards of segments, the reward of the rollout arrives as its last one ends.
@@ -206,7 +206,7 @@ def each(values: Tensor, advantage: Advantage) -> Tensor:
     return torch.stack([advantage(column) for column in values.unbind(2)], dim=2).flatten(0, 1)
 
 
-def _spoken(rollouts: Rollouts, segments: int) -> Tensor:
+def _has_tokens(rollouts: Rollouts, segments: int) -> Tensor:
     """[G·N, M] bool, which segments have tokens."""
     spoken = torch.zeros(rollouts.rewards.numel(), segments, dtype=torch.bool)
     spoken[rollouts.sequence, _segment(rollouts)] = True
@@ -221,8 +221,8 @@ def _turns(rollouts: Rollouts, advantage: Advantage, gamma: float) -> tuple[Tens
     if rollouts.values is None:
         raise ValueError("an advantage over a critic needs its values on every token")
     sequence, segment = rollouts.sequence, _segment(rollouts)
-    rewards = each(paid(rollouts), advantage).to(rollouts.values.dtype)
-    spoken, values = _spoken(rollouts, rewards.shape[1]), torch.zeros_like(rewards)
+    rewards = each(segment_rewards(rollouts), advantage).to(rollouts.values.dtype)
+    spoken, values = _has_tokens(rollouts, rewards.shape[1]), torch.zeros_like(rewards)
     first = torch.ones(len(segment), dtype=torch.bool)
     first[1:] = (sequence[1:] != sequence[:-1]) | (segment[1:] != segment[:-1])
     values[sequence[first], segment[first]] = rollouts.values[first]
@@ -243,9 +243,9 @@ def state_centred(rollouts: Rollouts, advantage: Advantage, *, gamma: float, wei
     Raises: ValueError for rollouts without segments or observations.
     Source: Feng et al. 2025 (GiGPO), arXiv 2505.10978, eq. 3–8.
     """
-    turns, earned = _states(rollouts), paid(rollouts)
+    turns, earned = _states(rollouts), segment_rewards(rollouts)
     alike = turns.alike(0)
-    returns = turns.returns(discounted(earned, gamma).flatten(0, 1))
+    returns = turns.returns(discount(earned, gamma).flatten(0, 1))
     apart = returns - alike.mean(returns)
     return rollouts.spread(advantage(earned.sum(dim=2))) + weight * apart[turns.of_token]
 
@@ -263,7 +263,7 @@ def history_centred(rollouts: Rollouts, advantage: Advantage, *, gamma: float, h
     Differs: a difference of exactly zero counts with its weight; released code leaves it out.
     """
     turns = _states(rollouts)
-    returns = turns.returns(each(discounted(paid(rollouts), gamma), advantage))
+    returns = turns.returns(each(discount(segment_rewards(rollouts), gamma), advantage))
     total, weights = torch.zeros_like(returns), torch.zeros_like(returns)
     for depth in range(history + 1):
         alike = turns.alike(depth)

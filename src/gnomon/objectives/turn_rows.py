@@ -95,7 +95,7 @@ def turn_grpo(
 
     Differs: the source divides by the deviation and has two turns.
     """
-    standard = partial(advantages.standardised, epsilon=epsilon)
+    standard = partial(advantages.standardise, epsilon=epsilon)
     text = f"Σ π hₖ ∇log π, hₖ = E[A_k] / L_max, A_k = G_k − {COMPARED_WITH[compared]}"
     return replace(
         dr_grpo(clip_low, clip_high),
@@ -127,7 +127,7 @@ def rebn(*, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> 
         target=TokenShape(
             credit=partial(_constant_standardised, gamma=gamma, epsilon=epsilon),
             text="Σ π hₜ ∇log π, hₜ = N·E[(G − Ḡ)/(σ + ε)] / (S·L_max) of the turn",
-            closed=closed.standardised(
+            closed=closed.standardised_form(
                 partial(closed.population, epsilon=epsilon),
                 closed.over_limit,
                 "Σ π hₜ ∇log π, hₜ = E[(G − Ḡ)/(σ + ε)] / L_max of the turn; for one turn of one token w(p)/L_max ∇p, "

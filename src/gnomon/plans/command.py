@@ -21,12 +21,12 @@ from gnomon.models.scoring import text_pass
 from gnomon.plans.devices import GIB, GPUS, Device, device, fastest, resident
 from gnomon.plans.lengths import Lengths, recorded_lengths, supposed_lengths
 from gnomon.plans.passes import decoding, meta_policy, texts, training
-from gnomon.plans.plan import Plan, planned
+from gnomon.plans.plan import Plan, make_plan
 from gnomon.plans.text import outcome, plan_text
 from gnomon.store import RunReader
 from gnomon.types import Request, Sampling
 
-__all__ = ["calibrated", "compared", "plan_of", "report", "require_fitting"]
+__all__ = ["calibrate", "compare_with_run", "plan_of", "report", "require_fitting"]
 
 
 def plan_of(config: RunConfig, name: str, prompt: int | None, reply: int | None, run: Path | None) -> Plan:
@@ -44,13 +44,13 @@ def plan_of(config: RunConfig, name: str, prompt: int | None, reply: int | None,
         lengths = supposed_lengths(config, prompt, reply)
     hardware = device(name, resident(), config.dtypes)
     if hardware.measured:  # Now the program holds a tokenizer and what first passes leave, as it does in a run.
-        hardware = replace(calibrated(hardware), program=resident())
-    plan = planned(config, hardware, lengths)
+        hardware = replace(calibrate(hardware), program=resident())
+    plan = make_plan(config, hardware, lengths)
     require_fitting(config, plan)
     return plan
 
 
-def compared(plan: Plan, run: Path) -> dict[str, Any]:
+def compare_with_run(plan: Plan, run: Path) -> dict[str, Any]:
     """What came true of a plan, and by how much the plan is off.
 
     A run records the peak of its own process, so the peak of a learner in several processes is not known.
@@ -87,7 +87,7 @@ PROMPTS, GROUP, LENGTH, REPLY = 4, 8, 32, 24
 """Size of the measured passes."""
 
 
-def calibrated(device: Device) -> Device:
+def calibrate(device: Device) -> Device:
     """A measured device with its time per operation and per sampled token. Takes about a second."""
     abstract = meta_policy(TINY, Precision())
     policy = Policy.load(TINY)
@@ -155,7 +155,7 @@ def smallest(config: RunConfig, device: Device, lengths: Lengths) -> str:
         if candidate.engine.sleep and device.name == "cpu":
             continue
         try:
-            if planned(candidate, device, lengths).fits:
+            if make_plan(candidate, device, lengths).fits:
                 return " ".join(words)
         except GnomonError:  # A change that this model does not allow.
             continue

@@ -64,7 +64,9 @@ def episodes_cost(
     program = lengths.program
     if program is None:
         return cost
-    own = [program.grown(prompt, lengths.reply) for prompt in prompts for _ in range(lengths.conversations(group))]
+    own = [
+        program.last_prompt(prompt, lengths.reply) for prompt in prompts for _ in range(lengths.conversations(group))
+    ]
     last = sampling_cost(config, model, own, 1, lengths.reply, device)
     return replace(max(cost, last, key=attrgetter("peak")), seconds=program.turns * (cost.seconds + last.seconds) / 2)
 

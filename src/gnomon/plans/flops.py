@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.models.attention import Flat, Form
 from gnomon.models.delta import CHUNK, Inputs, after, chunk, outputs
 from gnomon.models.delta_tree import convolve
@@ -60,11 +60,11 @@ class PassFlops:
 
     def of(self, span: Span) -> float:
         """Of some tokens whose predecessors are known."""
-        pairs = sum(attended(span.end, window) - attended(span.begin, window) for window in self.windows)
+        pairs = sum(attended_pairs(span.end, window) - attended_pairs(span.begin, window) for window in self.windows)
         return self.token * (span.end - span.begin) + self.pair * pairs + self.scored * span.scored
 
 
-def attended(length: int, window: int | None) -> float:
+def attended_pairs(length: int, window: int | None) -> float:
     """Pairs of a token and one that it attends to, in a text of so many tokens."""
     full = min(length, window or length)
     return full * (full + 1) / 2 + (length - full) * full
@@ -143,7 +143,7 @@ def step_flops(reader: RunReader) -> list[StepFlops]:
     do not hold which sequences had a gradient; it is exact where all sequences of a group have one or none.
     Raises: ModelError E301 where the model is not there any more.
     """
-    config, _ = resolve([recorded(reader.folder / RECIPE)])
+    config, _ = resolve([recorded_recipe(reader.folder / RECIPE)])
     forward, both = flops_of(config.model_dump_json(include={"policy"}))
     training_flops = {record.step: record.body["metrics"].get("trained", 0.0) for record in reader.records("step")}
     result = []

@@ -13,10 +13,10 @@ from gnomon.envs import Env
 from gnomon.envs.agent import Launch
 from gnomon.errors import ConfigError, ModelError, RunError
 from gnomon.models.folder import TINY, config_folder, image_token
-from gnomon.models.hub import cached, hub_name
+from gnomon.models.hub import cache_folder, hub_name
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.plans.programs import Program, launch_of_first, program_of, recorded_program
-from gnomon.rendering import choose, joined
+from gnomon.rendering import choose, join
 from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import make_env
 from gnomon.store import RunReader
@@ -24,7 +24,7 @@ from gnomon.store.codec import decode
 from gnomon.store.layout import RECIPE
 from gnomon.training.evaluate import first
 
-__all__ = ["Lengths", "described", "recorded_lengths", "supposed_lengths"]
+__all__ = ["Lengths", "description_folder", "recorded_lengths", "supposed_lengths"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
         reply = min(reply, room(config, [prompt]))
         train, test = (prompt,) * config.rollout.prompts, (prompt,) * config.eval.tasks
         sets = {name: (prompt,) * own.tasks for name, own in config.eval.sets.items()}
-        program = without_tokens(launch).allowed(launch, config.rollout.context, prompt, reply) if launch else None
+        program = without_tokens(launch).limit_calls(launch, config.rollout.context, prompt, reply) if launch else None
         return Lengths(prompts=train, reply=reply, held_out=test, sets=sets, program=program)
     folder = with_tokenizer(config.policy.path)
     if not (folder / "tokenizer.json").is_file():
@@ -89,7 +89,7 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
 
     def lengths(env: Env, split: str, count: int) -> tuple[int, ...]:
         renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
-        return tuple(len(joined(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
+        return tuple(len(join(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
 
     prompts = lengths(env, "train", config.rollout.prompts)
     reply = min(reply, room(config, prompts))
@@ -104,7 +104,7 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
     (task,) = lengths(env, "train", 1)
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     program = program_of(launch, tokenizer, renderer, task, blind_of(config, folder))
-    return with_program(supposed, program.allowed(launch, config.rollout.context, max(supposed.prompts), reply))
+    return with_program(supposed, program.limit_calls(launch, config.rollout.context, max(supposed.prompts), reply))
 
 
 def room(config: RunConfig, prompts: Sequence[int]) -> int:
@@ -147,7 +147,7 @@ def with_tokenizer(path: str) -> Path:
     """The model folder; for a model of the hub, its tokenizer is fetched if it can be."""
     with suppress(ModelError):
         return config_folder(path)
-    return described(path)
+    return description_folder(path)
 
 
 def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
@@ -173,7 +173,7 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def described(path: str) -> Path:
+def description_folder(path: str) -> Path:
     """The model folder, or the model in the cache of the hub; where it is not there, the shipped configuration of the
     model that it is named after, else what the hub has beside weights.
 
@@ -182,5 +182,5 @@ def described(path: str) -> Path:
     name = hub_name(path)
     last = name.repo.rpartition("/")[2] if name else Path(path).name
     shipped = Path(str(files("gnomon.recipes").joinpath("shapes", last)))
-    there = cached(name) is not None if name else Path(path).exists()
+    there = cache_folder(name) is not None if name else Path(path).exists()
     return shipped if not there and shipped.is_dir() else config_folder(path)

@@ -9,7 +9,7 @@ from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.models.policy import Policy
 from gnomon.objectives import Need
 from gnomon.plans.count import bytes_of
-from gnomon.plans.lengths import described
+from gnomon.plans.lengths import description_folder
 from gnomon.plans.passes import Cost, meta_policy
 from gnomon.plans.places import engines, held_versions
 from gnomon.plans.states import (
@@ -89,7 +89,7 @@ def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:
     if not config.players.opponent:
         return {}
     if config.players.opponent != "past":
-        folder, precision = described(config.players.opponent), make_precision(config).alone
+        folder, precision = description_folder(config.players.opponent), make_precision(config).alone
         return {"opponents": engines(config) * bytes_of(meta_policy(folder, precision).model.parameters())}
     own = bytes_of(sampler.model.parameters())
     past = config.players.keep * bytes_of(sampler.masters.parameters.values())

@@ -92,9 +92,9 @@ def assign(
     state = {name: processes * size for name, size in state.items()}
     train = replace(train, peak=processes * train.peak, small=processes * train.small, large=processes * train.large)
     program = {"program": device.program}
-    alone = {**program, **state, "activations": train.peak, FREED: freed(device, train.peak, train)}
+    alone = {**program, **state, "activations": train.peak, FREED: freed_bytes(device, train.peak, train)}
     own_parts, gpus = dict(own), vllm_gpus(config)
-    sampling_parts = {**program, **engine, **decode, FREED: freed(device, sampling.peak, sampling)}
+    sampling_parts = {**program, **engine, **decode, FREED: freed_bytes(device, sampling.peak, sampling)}
     for name in ("engine weights", *(() if config.engine.cache_gib else ("keys and values",))):
         sampling_parts[name] /= max(1, gpus)  # A given size of keys and values is that of every GPU.
     if config.placement.samplers or gpus:
@@ -113,14 +113,14 @@ def assign(
     together = config.placement.engine is EngineKind.VLLM or config.ahead > 0 or bool(ranks and not cpu)
     phase, more = busiest(decode, train, together=together)
     if together:
-        more[FREED] = freed(device, sampling.peak, sampling) + freed(device, train.peak, train)
+        more[FREED] = freed_bytes(device, sampling.peak, sampling) + freed_bytes(device, train.peak, train)
     else:
-        more[FREED] = freed(device, sum(more.values()), sampling, train)
+        more[FREED] = freed_bytes(device, sum(more.values()), sampling, train)
     run = {"program": device.program * (2 if ranks else 1), **state, **engine, **own_parts, **more}
     return Places(phase=phase, run=run, beside=alone if ranks > 1 and not cpu else {})
 
 
-def freed(device: Device, peak: float, *phases: Cost) -> float:
+def freed_bytes(device: Device, peak: float, *phases: Cost) -> float:
     """Freed bytes that the C library keeps after these phases, in addition to `peak`.
 
     It keeps as many bytes as small tensors have used at once in any phase, and returns those of large tensors.

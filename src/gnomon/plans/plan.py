@@ -19,7 +19,7 @@ from gnomon.plans.seconds import seconds_by_part, training_cost
 from gnomon.plans.states import micro_batch_counts
 from gnomon.plans.subject import subject_of
 
-__all__ = ["Plan", "planned"]
+__all__ = ["Plan", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class Plan:
         }
 
 
-def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
+def make_plan(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     """The plan of a run, from its settings and the `config.json` of its model.
 
     Raises: those of `subject_of`.

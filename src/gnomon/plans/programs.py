@@ -68,7 +68,7 @@ class Program:
         """Replies in one conversation."""
         return self.calls / self.branches
 
-    def grown(self, prompt: int, reply: int) -> int:
+    def last_prompt(self, prompt: int, reply: int) -> int:
         """Tokens of the last prompt of a conversation."""
         return round(prompt + max(0.0, self.turns - 1) * (reply + self.growth))
 
@@ -80,7 +80,7 @@ class Program:
         """Seconds of so many programs beside sampling: theirs on all cores, and those of the run's process."""
         return programs * (self.seconds / (os.cpu_count() or 1) + STARTING + self.calls * ANSWERING)
 
-    def allowed(self, launch: Launch, context: int | None, prompt: int, reply: int) -> Program:
+    def limit_calls(self, launch: Launch, context: int | None, prompt: int, reply: int) -> Program:
         """It, with as many calls as its limits allow if every reply has `reply` tokens."""
         limits = {"calls": launch.calls}
         if launch.tokens is not None:
@@ -112,7 +112,7 @@ def program_of(launch: Launch, tokenizer: Tokenizer, renderer: Renderer, task: i
         return Completion(token_ids=ids, logprobs=(0.0,) * len(ids), text=TEXT, finish=Finish.EOS, version=0)
 
     recorder = Recorder(
-        renderer, partial(Transcript.begun, renderer), reply, key=Key(0), sampling=Sampling(max_tokens=64),
+        renderer, partial(Transcript.begin, renderer), reply, key=Key(0), sampling=Sampling(max_tokens=64),
         bounds=Bounds(calls=launch.calls, blind=blind), piece=lambda token: tokenizer.decode([token]),
     )  # fmt: skip
     began = children_seconds()

@@ -59,7 +59,9 @@ def reference_cost(subject: Subject) -> Cost:
     lengths, size = subject.lengths, subject.config.optim.micro_batch
     prompts = read_by_reference(lengths.prompts, subject.objective)
     sequences = texts(prompts, lengths.conversations(subject.config.rollout.group), lengths.conversation)
-    return subject.reference.cost(lambda policy: scoring(policy.unadapted, sequences, subject.device, micro_batch=size))
+    return subject.reference.cost(
+        lambda policy: scoring(policy.without_adapter, sequences, subject.device, micro_batch=size)
+    )
 
 
 def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:

@@ -46,11 +46,11 @@ def state_bytes(config: RunConfig, parameters: Iterable[Tensor]) -> float:
 def adam_bytes(config: RunConfig, parameters: Iterable[Tensor]) -> float:
     """Bytes of the two moments of AdamW."""
     if config.optim.states == "8bit":
-        return 2.0 * sum(packed(value.numel()) for value in parameters)
+        return 2.0 * sum(packed_bytes(value.numel()) for value in parameters)
     return 2.0 * sum(value.numel() * value.itemsize for value in parameters)
 
 
-def packed(count: int) -> int:
+def packed_bytes(count: int) -> int:
     """Bytes of one moment in 8 bits of a tensor with so many elements."""
     return 4 * count if count < LEAST else count + 4 * -(-count // BLOCK)
 

@@ -19,7 +19,7 @@ from gnomon.objectives import Objective
 from gnomon.plans.attention import PlannedFlex
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import Device
-from gnomon.plans.lengths import Lengths, described
+from gnomon.plans.lengths import Lengths, description_folder
 from gnomon.plans.passes import meta_policy, texts
 from gnomon.run.makers.learner import sparing
 from gnomon.run.makers.objective import full_kl, make_objective
@@ -83,7 +83,7 @@ def subject_of(config: RunConfig, device: Device, lengths: Lengths) -> Subject:
 
 def require_packed(config: RunConfig) -> None:
     """Raises: ModelError E340 for a model that computes by transformers' own forward alone."""
-    folder = described(config.policy.path)
+    folder = description_folder(config.policy.path)
     if not packs(folder):
         raise ModelError(
             "E340",
@@ -96,7 +96,7 @@ def require_packed(config: RunConfig) -> None:
 
 def sampling_model(config: RunConfig) -> Deep:
     """The policy of an engine."""
-    folder, precision = described(config.policy.path), make_engine_precision(config)
+    folder, precision = description_folder(config.policy.path), make_engine_precision(config)
     return Deep(lambda layers: meta_policy(folder, precision, make_adapter(config, True), layers))
 
 
@@ -104,7 +104,7 @@ def reference_model(config: RunConfig, whole: Whole, sampler: Deep) -> Deep:
     """The reference: the sampler's model, unless a setting names another one or the learner's layout differs."""
     if not config.policy.reference and whole is not PlannedFlex:
         return sampler
-    folder = described(config.policy.reference or config.policy.path)
+    folder = description_folder(config.policy.reference or config.policy.path)
     precision = make_engine_precision(config)
     adapter = None if config.policy.reference else make_adapter(config, True)
     return Deep(lambda layers: meta_policy(folder, precision, adapter, layers, whole))
@@ -114,12 +114,12 @@ def layout_of(config: RunConfig, device: Device) -> Whole:
     """The attention of the learner on the device, as `attention_of` chooses it there."""
     attention = config.policy.attention
     if attention == "auto" and device.name != "cpu" and config.policy.device != "cpu":
-        models = [described(path) for path in (config.policy.path, config.policy.reference) if path]
+        models = [description_folder(path) for path in (config.policy.path, config.policy.reference) if path]
         attention = "flex" if all(map(fits_flex, models)) else "exact"
     return PlannedFlex if attention not in ("auto", "exact") else Packed
 
 
 def trainable(config: RunConfig, whole: Whole, layers: int = 0) -> Policy:
     """The policy that a learner trains, without weights. Args: layers: 0 for all."""
-    folder = described(config.policy.path)
+    folder = description_folder(config.policy.path)
     return sparing(config, meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole))

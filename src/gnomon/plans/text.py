@@ -67,7 +67,7 @@ def programs(plan: Plan) -> Iterator[str]:
     some, source = min(rollouts, program.at_once), "measured here" if program.measured else "assumed"
     size = f"{program.memory / 2**20:.0f} MiB each, {some * program.memory / GIB:.2f} GiB"
     yield f"programs     {some} of {rollouts} at once beside the run: {size} ({source})"
-    tokens = program.grown(max(lengths.prompts), lengths.reply)
+    tokens = program.last_prompt(max(lengths.prompts), lengths.reply)
     yield f"  calls                  {program.calls:.1f} of each; the prompt of the last one has {tokens} tokens"
     own = f"{program.seconds:.2f} s of a program ({source}), {1000 * ANSWERING:g} ms of the run for a call"
     yield f"  processor time         {own}"

@@ -64,7 +64,7 @@ def glance(name: str, folder: Path) -> dict[str, Any]:
             env, objective, policy = (str(recipe.get(key, "")) for key in ("env.type", "objective.type", "policy.path"))
             return {
                 "name": name,
-                "env": f"imported from {reader.imported}" if reader.imported else env,
+                "env": f"imported from {reader.import_format}" if reader.import_format else env,
                 "objective": objective,
                 "policy": policy,
                 "lr": recipe.get("optim.lr"),
@@ -75,7 +75,7 @@ def glance(name: str, folder: Path) -> dict[str, Any]:
                 "held_out": pass_at_1(held_out),
                 "alarms": len(reader.alarms()),
                 "fingerprint": reader.fingerprint,
-                "at": reader.written,
+                "at": reader.written_at,
                 "note": note.text,
                 "tags": list(note.tags),
             }

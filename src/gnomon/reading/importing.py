@@ -16,18 +16,18 @@ from gnomon.integrations.imports.importing import digests, follow, require_forma
 from gnomon.monitoring.alarms import alarms
 from gnomon.store import RunReader, require_free
 
-__all__ = ["followed", "imported"]
+__all__ = ["follow_log", "import_log"]
 
 PATTERNS = {"completions_*.parquet": "trl", "traces.jsonl": "verifiers", "*.eval": "inspect", "[0-9]*.jsonl": "verl"}
 """Formats by the names of the files that they consist of."""
 
 
-def imported(source: Path, folder: Path, format: str, correct: str, options: Options) -> dict[str, Any]:
+def import_log(source: Path, folder: Path, format: str, correct: str, options: Options) -> dict[str, Any]:
     """Write the run folder, with its alarms. Args: format: empty to go by the names of the files.
 
     Raises: as `import_rollouts` and `ImportedRun`; RunError E401 where the folder holds anything.
     """
-    format = format or recognised(source)
+    format = format or recognise_format(source)
     require_format(format)
     require_free(folder, fix=f"gnomon import {shlex.quote(str(source))} OTHER")
     fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
@@ -47,7 +47,7 @@ def imported(source: Path, folder: Path, format: str, correct: str, options: Opt
     return {"run": str(folder), "format": format, "rollouts": run.rollouts, "steps": steps}
 
 
-def followed(
+def follow_log(
     source: Path,
     folder: Path,
     format: str,
@@ -57,7 +57,7 @@ def followed(
     on_step: Callable[[int], None] = lambda step: None,
 ) -> dict[str, Any]:
     """Import a log while it is written, with its alarms at the end. Args and Raises: as `follow`."""
-    format = format or recognised(source)
+    format = format or recognise_format(source)
     facts = follow(source, folder, format, correct, options, stop, on_step, note_alarms)
     return {"run": str(folder), "format": format, **facts}
 
@@ -68,7 +68,7 @@ def note_alarms(run: ImportedRun) -> None:
             run.store.note("alarm", alarm.body())
 
 
-def recognised(source: Path) -> str:
+def recognise_format(source: Path) -> str:
     """The format of a file or folder. Raises: ConfigError E066 if its files have no name that shows it."""
     for pattern, format in PATTERNS.items():
         if source.match(pattern) or (source.is_dir() and next(source.rglob(pattern), None) is not None):

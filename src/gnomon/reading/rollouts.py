@@ -63,10 +63,10 @@ def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
         lines.append(f"=== step {step}   task {task}   {right} of {len(group)} correct")
         address = parse_address(group[0]["address"])
         if (prompt := question(task_at(reader, address))) != last_prompt:
-            lines.append(indented(prompt, "    "))
+            lines.append(indent(prompt, "    "))
             last_prompt = prompt
         for row in group:
-            lines += [f"--- {row_text(row)}", indented(shortened(row), "    ")]
+            lines += [f"--- {row_text(row)}", indent(shorten(row), "    ")]
     return "\n".join(lines)
 
 
@@ -81,7 +81,7 @@ def message_text(message: Mapping[str, Any]) -> str:
     return "\n".join([*(f"[image {name[:16]}]" for name in message.get("images", ())), text_of(message)])
 
 
-def shortened(row: Mapping[str, Any]) -> str:
+def shorten(row: Mapping[str, Any]) -> str:
     """A reply without the middle of a long text."""
     lines = row["reply"].split("\n")
     if len(lines) <= LONG:
@@ -91,7 +91,7 @@ def shortened(row: Mapping[str, Any]) -> str:
     return "\n".join([*lines[:half], left_out, *lines[-half:]])
 
 
-def indented(text: str, by: str) -> str:
+def indent(text: str, by: str) -> str:
     return "\n".join(by + line for line in printable(text).split("\n"))
 
 

@@ -46,7 +46,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "varies": reader.varies,
         "read_back": sorted({event["step"] for event in reader.events("read") if event["of"] == "rollout"}),
         "extensions": [{"step": record.step, **record.body} for record in reader.records(EXTENSION)],
-        "attempts": [discarded(reader, attempt) for attempt in reader.attempts],
+        "attempts": [describe_attempt(reader, attempt) for attempt in reader.attempts],
     }
 
 
@@ -59,7 +59,7 @@ def measurements(reader: RunReader, name: str = "") -> list[dict[str, Any]]:
     ]
 
 
-def discarded(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
+def describe_attempt(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
     """An attempt as JSON values, with the address of its first rollouts."""
     facts = {name: getattr(attempt, name) for name in ("number", "failed", "step", "records", "why")}
     for record in reader.records(attempt=attempt.number):

@@ -16,7 +16,7 @@ from gnomon.envs.workers import EnvWorkers, verdicts_of
 from gnomon.rejudge.stored import Stored
 from gnomon.run.find import make_env
 from gnomon.types import Message, Task, Verdict
-from gnomon.verifiers import settle, settled
+from gnomon.verifiers import settle, settle_all
 from gnomon.workers import Pool
 
 __all__ = ["Again", "JudgeSpec", "Judging", "build_judge", "judging"]
@@ -74,10 +74,10 @@ def judging(spec: JudgeSpec, *, workers: int, seconds: float, memory: int) -> It
         return
     verdicts: dict[tuple[str, str], Verdict] = {}
     with Pool(spec.verify, workers, seconds=seconds, memory=memory, retries=0) as verifiers:
-        yield lambda rollouts: verified(verifiers, subject.reward_range, rollouts, verdicts)
+        yield lambda rollouts: verify_again(verifiers, subject.reward_range, rollouts, verdicts)
 
 
-def verified(
+def verify_again(
     pool: Pool, reward_range: tuple[float, float], rollouts: Sequence[Stored], verdicts: dict[tuple[str, str], Verdict]
 ) -> list[Again | None]:
     """The verdicts of a verifier on the text of each rollout.
@@ -85,7 +85,7 @@ def verified(
     Args: verdicts: by task and text; the new ones are added.
     """
     fresh = {(r.task.id, r.text): (r.task, r.text) for r in rollouts if (r.task.id, r.text) not in verdicts}
-    verdicts |= zip(fresh, settled(pool, fresh.values(), partial(settle, reward_range=reward_range)), strict=True)
+    verdicts |= zip(fresh, settle_all(pool, fresh.values(), partial(settle, reward_range=reward_range)), strict=True)
     return [Again(verdicts[rollout.task.id, rollout.text]) for rollout in rollouts]
 
 
@@ -105,20 +105,22 @@ async def all_played(
 
     Args: endings: episodes by what decides them; the new ones are added.
     """
-    playable = {decided(rollout): rollout for rollout in rollouts if rollout.complete(workers.players)}
+    playable = {episode_key(rollout): rollout for rollout in rollouts if rollout.complete(workers.players)}
     fresh = {name: rollout for name, rollout in playable.items() if name not in endings}
     room = asyncio.Semaphore(AT_ONCE)
-    endings |= zip(fresh, await asyncio.gather(*(played(workers, r, room) for r in fresh.values())), strict=True)
-    ended = [endings.get(decided(rollout)) for rollout in rollouts]
+    endings |= zip(
+        fresh, await asyncio.gather(*(replay_episode(workers, r, room) for r in fresh.values())), strict=True
+    )
+    ended = [endings.get(episode_key(rollout)) for rollout in rollouts]
     return [None if end is None else again(rollout, end) for rollout, end in zip(rollouts, ended, strict=True)]
 
 
-def decided(rollout: Stored) -> object:
+def episode_key(rollout: Stored) -> object:
     """The key of an episode: everything that determines it."""
     return rollout.task.id, rollout.key, rollout.replies, rollout.limited
 
 
-async def played(workers: EnvWorkers, rollout: Stored, room: asyncio.Semaphore) -> Ended:
+async def replay_episode(workers: EnvWorkers, rollout: Stored, room: asyncio.Semaphore) -> Ended:
     """Replay the episode of a rollout with its stored replies."""
     observations: list[list[tuple[Message, ...]]] = [[] for _ in range(workers.players)]
     replies = [iter(replies or ()) for replies in rollout.replies]
@@ -130,7 +132,7 @@ async def played(workers: EnvWorkers, rollout: Stored, room: asyncio.Semaphore) 
         workers.abandon(episode)
     if not step.done:
         going_on = "the episode continues after the stored replies"
-        step = workers.over("a limit of the run ended it") if rollout.limited else workers.broken(going_on)
+        step = workers.over("a limit of the run ended it") if rollout.limited else workers.failure_step(going_on)
     return Ended(verdicts_of(step), tuple(map(tuple, observations)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gnomon.errors import ConfigError
-from gnomon.reasoning import opened
+from gnomon.reasoning import open_marker
 from gnomon.store import Record, RunReader, decode
 from gnomon.store.codec import rollout_of
 from gnomon.types import Rollout, Task
@@ -27,7 +27,7 @@ def rollouts(reader: RunReader) -> Iterator[tuple[Record, Rollout]]:
 def replies(rollout: Rollout) -> tuple[str, ...]:
     """What the policy wrote, turn by turn, after the reasoning that the text of the prompt has opened."""
     return tuple(
-        opened(turn.messages[-1].content if turn.messages else "") + turn.completion.text for turn in rollout.turns
+        open_marker(turn.messages[-1].content if turn.messages else "") + turn.completion.text for turn in rollout.turns
     )
 
 
@@ -40,6 +40,6 @@ def need_verifier(reader: RunReader) -> ConfigError:
     """The error of a replay that names no verifier."""
     return ConfigError(
         "E070", "an imported run has no verifier of its own", where=str(reader.folder),
-        why=f"its rollouts come from a log of {reader.imported}",
+        why=f"its rollouts come from a log of {reader.import_format}",
         fix="name one: --verifier file.py:Class, or a shipped environment whose answers have the same form",
     )  # fmt: skip

@@ -13,7 +13,7 @@ from gnomon.config import RunConfig
 from gnomon.envs import Env
 from gnomon.errors import RunError
 from gnomon.rejudge.again import JudgeSpec, build_judge
-from gnomon.rejudge.stored import Stored, reading, stored
+from gnomon.rejudge.stored import Stored, read_rollouts, reading
 from gnomon.run.evaluation_envs import set_env
 from gnomon.run.find import make_env
 from gnomon.run.objects import OBJECT, by_object
@@ -63,15 +63,15 @@ def parts(config: RunConfig, spec: JudgeSpec, options: Mapping[str, Any], *, oth
 
 def stored_rollouts(reader: RunReader, config: RunConfig, part: Part) -> Iterator[Stored]:
     """The rollouts of a part, in order, each of its task as the environment makes it again."""
-    return stored(recorded_rollouts(reader, part), config, reading(config, part.env.max_turns))
+    return read_rollouts(recorded_rollouts(reader, part), config, reading(config, part.env.max_turns))
 
 
 def original(config: RunConfig) -> Env:
     """The environment whose tasks the run's indices count."""
-    return restricted(config, make_env(config.env))
+    return restrict_tasks(config, make_env(config.env))
 
 
-def restricted(config: RunConfig, env: Env) -> Env:
+def restrict_tasks(config: RunConfig, env: Env) -> Env:
     """The environment with only those train tasks that are demonstrated, where a run learns from demonstrations."""
     if not config.rollout.demonstrations:
         return env
@@ -89,7 +89,7 @@ def env_of_tasks(config: RunConfig, subject: Any) -> Env:
         return original(config)
     if not isinstance(subject, Env):
         raise by_object(config.env.type, "the run's recipe", BY_NAME)
-    return restricted(config, subject)
+    return restrict_tasks(config, subject)
 
 
 def recorded_rollouts(reader: RunReader, part: Part) -> Iterator[tuple[Record, Rollout]]:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.monitoring.alarms import Monitor
@@ -19,7 +19,7 @@ from gnomon.reading.lines import figure
 from gnomon.rejudge import imported
 from gnomon.rejudge.again import Again, JudgeSpec, build_judge, judging
 from gnomon.rejudge.parts import BY_NAME, original, parts, stored_rollouts
-from gnomon.rejudge.stored import Stored, stored
+from gnomon.rejudge.stored import Stored, read_rollouts
 from gnomon.run.find import env_class
 from gnomon.run.objects import OBJECT, by_object
 from gnomon.run.trust import require_trusted
@@ -119,11 +119,11 @@ def replay(
         options that the verifier does not take.
     """
     with RunReader(folder) as reader:
-        if reader.imported and not verifier:
+        if reader.import_format and not verifier:
             raise imported.need_verifier(reader)
-        config = RunConfig() if reader.imported else resolve([recorded(folder / RECIPE)])[0]
+        config = RunConfig() if reader.import_format else resolve([recorded_recipe(folder / RECIPE)])[0]
         sets = config.eval.sets
-        if not reader.imported:
+        if not reader.import_format:
             require_trusted(reader, config, trust)
         spec = judge_spec(config, verifier, dict(options or {}))
         by = config.rollout.judged_by
@@ -132,10 +132,10 @@ def replay(
         counts: Counter[str] = Counter()
         for judge, rollouts in to_judge(reader, config, spec, options or {}, other=bool(verifier)):
             for pairs, skipped in again(
-                judge, rollouts, every=bool(reader.imported), workers=workers, seconds=seconds,
+                judge, rollouts, every=bool(reader.import_format), workers=workers, seconds=seconds,
                 memory=config.workers.memory_mib * 2**20,
             ):  # fmt: skip
-                flips += filter(None, (compared(each.record, result, by) for each, result in pairs if result))
+                flips += filter(None, (find_flip(each.record, result, by) for each, result in pairs if result))
                 judged_count = sum(result is not None for _, result in pairs)
                 counts += Counter(judged=judged_count, skipped=skipped, opposed=len(pairs) - judged_count)
                 progress(counts.total(), total)
@@ -157,8 +157,8 @@ def to_judge(
 
     Args: as of `parts`.
     """
-    if reader.imported:
-        yield spec, stored(imported.rollouts(reader), config, imported.replies)
+    if reader.import_format:
+        yield spec, read_rollouts(imported.rollouts(reader), config, imported.replies)
         return
     for part in parts(config, spec, options, other=other):
         yield part.spec, stored_rollouts(reader, config, part)
@@ -206,10 +206,10 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
     Args: trust: as of `replay`. Raises: ConfigError E052 for code that is not trusted.
     """
     with RunReader(folder) as reader:
-        if reader.imported:
+        if reader.import_format:
             second = build_judge(judge_spec(RunConfig(), sentinel, dict(options))) if sentinel else None
             return Monitor(imported.tasks(reader).__getitem__, second)
-        config, _ = resolve([recorded(folder / RECIPE)])
+        config, _ = resolve([recorded_recipe(folder / RECIPE)])
         require_trusted(reader, config, trust)
     if sentinel or options:
         return Monitor(
@@ -222,7 +222,7 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
     return Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
 
 
-def compared(record: Record, now_judged: Again, judged_by: str) -> Flip | None:
+def find_flip(record: Record, now_judged: Again, judged_by: str) -> Flip | None:
     """The rollout as a flip, unless status and reward are what they were, and what the policy saw.
 
     Args: judged_by: the setting of the run; a reward that the verifier did not decide is not compared.

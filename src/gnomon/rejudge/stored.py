@@ -14,12 +14,12 @@ from gnomon.models.folder import present_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rendering.transcript import reply_text
-from gnomon.run.order import reordered
+from gnomon.run.order import reorder
 from gnomon.store import Record
 from gnomon.store.layout import set_of
 from gnomon.types import Completion, Message, Rollout, Stop, Task, Turn
 
-__all__ = ["Read", "Stored", "reading", "stored"]
+__all__ = ["Read", "Stored", "read_rollouts", "reading"]
 
 LIMITS = (Stop.TURNS, Stop.CONTEXT, Stop.TIME)
 """Why an episode was ended although the environment would have gone on."""
@@ -67,7 +67,7 @@ class Stored:
         return len(self.replies) == players and None not in self.replies
 
 
-def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, replies_of: Read) -> Iterator[Stored]:
+def read_rollouts(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, replies_of: Read) -> Iterator[Stored]:
     """The rollouts of a run, in order. Args: rollouts: each with its record; replies_of: see `Read`."""
     for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
         pairs = list(part)
@@ -94,7 +94,7 @@ def sampling_of(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
     """How many rollouts of a kind a task has, and the key that theirs lie below."""
     if kind == "rollout":
         if config.rollout.order_seed:
-            step = reordered(config.rollout.order_seed, config.budget.steps)[step]
+            step = reorder(config.rollout.order_seed, config.budget.steps)[step]
         return config.rollout.group, Key(config.seed).at("rollouts", step=step)
     name = set_of(kind)
     return config.eval.of(name).samples, Key(config.seed).at("eval", **({"set": name} if name else {}))

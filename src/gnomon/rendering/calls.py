@@ -7,7 +7,7 @@ from typing import Any
 
 from gnomon.rendering.base import Parsing, ToolCall
 
-__all__ = ["MAX_CHARS", "MAX_DEPTH", "Unreadable", "arguments_of", "malformed", "named_call"]
+__all__ = ["MAX_CHARS", "MAX_DEPTH", "Unreadable", "arguments_of", "malformed_call", "named_call"]
 
 MAX_CHARS = 1 << 17
 """Longest call, in characters."""
@@ -40,11 +40,11 @@ def named_call(text: str, slot: str) -> ToolCall:
         if not isinstance(value, dict):
             raise Unreadable(f'"{slot}" of the call is not a JSON object')
     except Unreadable as error:
-        return malformed(text, str(error))
+        return malformed_call(text, str(error))
     return ToolCall(name=name, arguments=raw)
 
 
-def malformed(text: str, problem: str, name: str = "") -> ToolCall:
+def malformed_call(text: str, problem: str, name: str = "") -> ToolCall:
     return ToolCall(name=name, arguments=text, parsing=Parsing.MALFORMED, problem=problem)
 
 

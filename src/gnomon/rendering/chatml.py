@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Reply, Segments, Tool, joined
+from gnomon.rendering.base import Origin, Reply, Segments, Tool, join
 from gnomon.rendering.calls import named_call
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.refusals import no_place, no_tools
@@ -32,10 +32,10 @@ class ChatML:
 
     def __init__(self, tokenizer: Tokenizer, *, system: str = "", opening: str = "") -> None:
         self.encoding = encoding_of(tokenizer)
-        (self._end,) = self.encoding.required("<|im_end|>")
-        self.encoding.required("<|im_start|>")
+        (self._end,) = self.encoding.required_ids("<|im_end|>")
+        self.encoding.required_ids("<|im_start|>")
         self.system, self.opening = system, opening
-        self._begun = joined(self.encoding.encode(self._opening()))
+        self._begun = join(self.encoding.encode(self._opening()))
 
     @property
     def stop(self) -> frozenset[int]:
@@ -56,7 +56,7 @@ class ChatML:
         return None
 
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
-        ids = (*self.encoding.opened(prompt_ids or self._begun), *token_ids)
+        ids = (*self.encoding.open_marker(prompt_ids or self._begun), *token_ids)
         return read_turn(self.encoding, ids, self.stop, partial(named_call, slot="arguments"))
 
     def _opening(self) -> list[Piece]:

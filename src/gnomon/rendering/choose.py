@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from gnomon.errors import ModelError
 from gnomon.models.folder import chat_template, image_token
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Renderer, Tool, joined
+from gnomon.rendering.base import Renderer, Tool, join
 from gnomon.rendering.chatml import ChatML
 from gnomon.rendering.derived import agrees, derived_of, proof_of
 from gnomon.rendering.gemma import Gemma
@@ -19,7 +19,7 @@ from gnomon.rendering.harmony import Harmony
 from gnomon.rendering.jinja import NOW
 from gnomon.rendering.llama3 import Llama3
 from gnomon.rendering.plain import TEMPLATE, Plain
-from gnomon.rendering.published import Published, rendered, several_turns
+from gnomon.rendering.published import Published, render, several_turns
 from gnomon.rendering.qwen3 import Qwen3
 from gnomon.types import Message
 
@@ -103,7 +103,7 @@ def departure(tokenizer: Tokenizer, name: Name) -> str:
 
 def _candidates(tokenizer: Tokenizer, name: Name, template: str | None) -> Iterator[Renderer]:
     """Every variant of the named family, the usual one first; for `auto`, of every family whose tokens exist."""
-    system, opening = ("", "") if template is None else _written(template, tokenizer)
+    system, opening = ("", "") if template is None else _chatml_parts(template, tokenizer)
     variants: dict[str, list[Callable[[Tokenizer], Renderer]]] = {
         "qwen3": [Qwen3, partial(Qwen3, opened=True), partial(Qwen3, thinking=False)],
         "chatml": [ChatML, partial(ChatML, system=system, opening=opening)],
@@ -121,9 +121,9 @@ def _candidates(tokenizer: Tokenizer, name: Name, template: str | None) -> Itera
                         raise
 
 
-def _written(template: str, tokenizer: Tokenizer) -> tuple[str, str]:
+def _chatml_parts(template: str, tokenizer: Tokenizer) -> tuple[str, str]:
     """The default system message of a template in the format of ChatML, and how it begins the policy's turn."""
-    text = _published(template, tokenizer, ASKED[:1], ()) or ""
+    text = _published_text(template, tokenizer, ASKED[:1], ()) or ""
     system = SYSTEM.match(text)
     return system[1] if system else "", text.rpartition(TURN)[2] if TURN in text else ""
 
@@ -136,25 +136,27 @@ def writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
         renderer, probes = Harmony(tokenizer, date=f"{NOW:%Y-%m-%d}"), [(ASKED[:1], ()), (ASKED[:1], (TOOL,))]
     elif "tools" in template and not isinstance(renderer, Gemma):
         probes += [(ASKED[:1], (TOOL,)), (WITH_SYSTEM, (TOOL,))]
-    return all(_text(renderer, tokenizer, *probe) == _published(template, tokenizer, *probe) for probe in probes)
+    return all(_text(renderer, tokenizer, *probe) == _published_text(template, tokenizer, *probe) for probe in probes)
 
 
 def _text(renderer: Renderer, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
     """The renderer's text; None if it refuses the messages."""
     try:
-        return tokenizer.spell(joined(renderer.start(messages, tools)))
+        return tokenizer.spell(join(renderer.start(messages, tools)))
     except ModelError:
         return None
 
 
-def _published(template: str, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
+def _published_text(
+    template: str, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]
+) -> str | None:
     """The template's text; None if it refuses the messages."""
     try:
-        return rendered(template, tokenizer.folder, messages, tools)
+        return render(template, tokenizer.folder, messages, tools)
     except ModelError:
         return None
 
 
 def _words(tokenizer: Tokenizer) -> list[str]:
     """Added tokens that are not special. Without markup they are ordinary words of the text."""
-    return [token.content for token in tokenizer.added.values() if not token.special]
+    return [token.content for token in tokenizer.added_tokens.values() if not token.special]

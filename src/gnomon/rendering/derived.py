@@ -10,10 +10,10 @@ from typing import Protocol, runtime_checkable
 
 from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Renderer, Reply, Segment, Segments, Tool, joined
+from gnomon.rendering.base import Origin, Renderer, Reply, Segment, Segments, Tool, join
 from gnomon.rendering.calls import named_call
 from gnomon.rendering.encoding import Piece, encoding_of
-from gnomon.rendering.proof import CLOSE, ROLES, SHAPES, Continuation, Proof, plain, proven
+from gnomon.rendering.proof import CLOSE, ROLES, SHAPES, Continuation, Proof, plain, prove
 from gnomon.rendering.published import Published
 from gnomon.rendering.sight import Sight, no_sight
 from gnomon.rendering.transcript import Transcript
@@ -42,8 +42,8 @@ class Derived(Published):
         self.rule, self.proof = rule, proof
         control = self.encoding.control
         self._close = control.get(CLOSE)
-        self._opening = joined(self.encoding.encode([Piece(Origin.TEMPLATE, rule.opening)]))
-        self._husk = joined(self.encoding.encode([Piece(Origin.TEMPLATE, rule.husk)]))
+        self._opening = join(self.encoding.encode([Piece(Origin.TEMPLATE, rule.opening)]))
+        self._husk = join(self.encoding.encode([Piece(Origin.TEMPLATE, rule.husk)]))
         self._ends = frozenset(control[end] for end in rule.ends[:1] if end in control)
 
     @property
@@ -56,26 +56,26 @@ class Derived(Published):
         self._require_seen(messages)
         marks = [f"zq{index}zq" for index in range(len(messages))]
         plains = [plain(m.role, mark, len(m.images)) for m, mark in zip(messages, marks, strict=True)]
-        pieces = self._filled(self.rule.write(plains, tools), marks, messages, Origin.TASK)
+        pieces = self._fill(self.rule.write(plains, tools), marks, messages, Origin.TASK)
         return Sight(self.encoding, messages).encode(pieces)
 
     def extend(self, sampled_ids: Sequence[int], messages: Sequence[Message]) -> Segments:
         self._require_seen(messages)
         images = tuple(len(message.images) for message in messages)
         edge = self.rule.border(tuple(message.role for message in messages), images)
-        ids = joined(self.encoding.encode([Piece(Origin.TEMPLATE, edge.end)]))
+        ids = join(self.encoding.encode([Piece(Origin.TEMPLATE, edge.end)]))
         closed = bool(sampled_ids) and sampled_ids[-1:] == ids[-1:]
         end = Piece(Origin.TEMPLATE, "" if closed else edge.end)
-        pieces = [end, *self._filled(edge.rest, edge.marks, messages, Origin.ENVIRONMENT)]
+        pieces = [end, *self._fill(edge.rest, edge.marks, messages, Origin.ENVIRONMENT)]
         return Sight(self.encoding, messages).encode(pieces)
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if not self.rule.forgets.intersection(message.role for message in messages):
             return None
-        past = tuple(self._forgotten(segments))
-        return None if joined(past) == joined(segments) else (*past, *self.extend(past[-1].token_ids, messages))
+        past = tuple(self._forget(segments))
+        return None if join(past) == join(segments) else (*past, *self.extend(past[-1].token_ids, messages))
 
-    def _forgotten(self, segments: Segments) -> Iterator[Segment]:
+    def _forget(self, segments: Segments) -> Iterator[Segment]:
         """The sequence whose earlier reasoning is removed, with what the template writes in its place."""
         before: tuple[int, ...] = ()
         for segment, follows in zip(segments, [*segments[1:], None], strict=True):
@@ -87,16 +87,16 @@ class Derived(Published):
 
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         reader = None if self.proof.tools else partial(named_call, slot="arguments")
-        ids = (*self.encoding.opened(prompt_ids or self._usual), *token_ids)
+        ids = (*self.encoding.open_marker(prompt_ids or self._usual), *token_ids)
         return read_turn(self.encoding, ids, self.stop, reader)
 
-    def _filled(self, text: str, marks: Sequence[str], messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
+    def _fill(self, text: str, marks: Sequence[str], messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
         """The template's text with the contents of messages in the places of their marks."""
         for mark, message in zip(marks, messages, strict=True):
             before, _, text = text.partition(mark)
             yield Piece(Origin.TEMPLATE, before)
             own = Origin.TOOL if message.role == "tool" else origin
-            yield Piece(own, self.rule.spelled(message.role, message.text))
+            yield Piece(own, self.rule.spell(message.role, message.text))
         yield Piece(Origin.TEMPLATE, text)
 
     def _require_seen(self, messages: Sequence[Message]) -> None:
@@ -123,9 +123,7 @@ def proof_of(tokenizer: Tokenizer, template: str) -> tuple[Continuation, Proof]:
     """The rule of a model folder's template, and what was proven of it."""
     control = encoding_of(tokenizer).control
     names = {token_id: text for text, token_id in control.items()}
-    return proven(
-        template, tokenizer.folder, sorted(names[token] for token in tokenizer.eos if token in names), control
-    )
+    return prove(template, tokenizer.folder, sorted(names[token] for token in tokenizer.eos if token in names), control)
 
 
 def derived_of(tokenizer: Tokenizer, template: str) -> Derived | None:
@@ -153,10 +151,10 @@ def talk(renderer: Renderer, shape: str, thought: str, derived: Derived) -> Iter
     turns = [
         [Message(role=ROLES[sign], content=f"{sign}{i}") for sign in part] for i, part in enumerate(shape.split("|"))
     ]
-    transcript = Transcript.begun(renderer, turns[0])
+    transcript = Transcript.begin(renderer, turns[0])
     yield transcript.token_ids
     for messages in turns[1:-1]:
-        opened = derived.encoding.decode(derived.encoding.opened(transcript.token_ids)) if thought else ""
+        opened = derived.encoding.decode(derived.encoding.open_marker(transcript.token_ids)) if thought else ""
         text = f"{derived.rule.lead}{thought}Yes{derived.rule.ends[0]}".removeprefix(opened)
-        transcript = transcript.sampled(derived.encoding.tokenizer.encode(text)).observed(messages)
+        transcript = transcript.sample(derived.encoding.tokenizer.encode(text)).observe(messages)
         yield transcript.token_ids

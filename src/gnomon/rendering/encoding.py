@@ -15,8 +15,8 @@ from tokenizers import Tokenizer as Encoder
 
 from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.reasoning import opened
-from gnomon.rendering.base import Origin, Segment, Segments, joined
+from gnomon.reasoning import open_marker
+from gnomon.rendering.base import Origin, Segment, Segments, join
 
 __all__ = ["Encoding", "Piece", "encoding_of", "whole"]
 
@@ -51,7 +51,7 @@ class Encoding:
         # Runs of blanks are added tokens in some families; they are not markup.
         self.control: dict[str, int] = {
             added.content: token_id
-            for token_id, added in tokenizer.added.items()
+            for token_id, added in tokenizer.added_tokens.items()
             if added.content.strip("▁ \t\r\n") and added.content not in plain_words
         }
         self.ids = frozenset(self.control.values())
@@ -93,12 +93,12 @@ class Encoding:
         """The text of the ids, including control tokens. Ids outside the vocabulary are skipped."""
         return self.tokenizer.spell(token for token in token_ids if 0 <= token < LARGEST)
 
-    def opened(self, prompt_ids: Sequence[int]) -> tuple[int, ...]:
+    def open_marker(self, prompt_ids: Sequence[int]) -> tuple[int, ...]:
         """The ids of the reasoning marker with which a prompt ends; empty for a prompt that opens no reasoning."""
-        marker = opened(self.decode(prompt_ids[-LONGEST_MARKER:]))
-        return joined(self.encode([Piece(Origin.TEMPLATE, marker)])) if marker else ()
+        marker = open_marker(self.decode(prompt_ids[-LONGEST_MARKER:]))
+        return join(self.encode([Piece(Origin.TEMPLATE, marker)])) if marker else ()
 
-    def required(self, *tokens: str) -> tuple[int, ...]:
+    def required_ids(self, *tokens: str) -> tuple[int, ...]:
         """The ids of required control tokens.
 
         Raises: ModelError E311 if the tokenizer lacks one.

@@ -25,7 +25,7 @@ class Gemma:
 
     def __init__(self, tokenizer: Tokenizer, *, system: bool = True) -> None:
         self.encoding = encoding_of(tokenizer)
-        _, self._end, _ = self.encoding.required("<start_of_turn>", "<end_of_turn>", "<bos>")
+        _, self._end, _ = self.encoding.required_ids("<start_of_turn>", "<end_of_turn>", "<bos>")
         self.system = system
 
     @property

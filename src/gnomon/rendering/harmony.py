@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segment, Segments, Tool, ToolCall
-from gnomon.rendering.calls import Unreadable, arguments_of, malformed
+from gnomon.rendering.calls import Unreadable, arguments_of, malformed_call
 from gnomon.rendering.chatml import template
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.qwen3 import History
@@ -53,7 +53,7 @@ class Harmony:
         history: History = History.FORK,
     ) -> None:
         self.encoding = encoding_of(tokenizer)
-        self._start, self._message, self._end, self._channel, self._return, self._call = self.encoding.required(
+        self._start, self._message, self._end, self._channel, self._return, self._call = self.encoding.required_ids(
             "<|start|>", "<|message|>", "<|end|>", "<|channel|>", "<|return|>", "<|call|>"
         )
         self._stop = tokenizer.eos | {self._return, self._call}
@@ -105,7 +105,7 @@ class Harmony:
             if not utterance.whole:
                 problem = problem or "a message has no body or no end"
             if utterance.recipient:
-                calls.append(self._called(utterance))
+                calls.append(self._tool_call(utterance))
             elif utterance.channel in bodies:
                 bodies[utterance.channel].append(utterance.body)
             else:
@@ -197,7 +197,7 @@ class Harmony:
             whole=ended and cut < len(inside),
         )
 
-    def _called(self, utterance: Utterance) -> ToolCall:
+    def _tool_call(self, utterance: Utterance) -> ToolCall:
         name = utterance.recipient.removeprefix(FUNCTIONS)
         if not utterance.whole:
             problem = "the call is truncated"
@@ -207,7 +207,7 @@ class Harmony:
             try:
                 arguments_of(call)
             except Unreadable as error:
-                return malformed(utterance.body, str(error), name)
+                return malformed_call(utterance.body, str(error), name)
         return call
 
     def _answer(self, segment: Segment) -> Segment:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-__all__ = ["NOW", "compiled", "jinja"]
+__all__ = ["NOW", "compile_template", "jinja"]
 
 NOW = datetime(2024, 7, 26)
 """The time that `strftime_now` formats. The current time would make two runs of one recipe differ."""
@@ -51,7 +51,7 @@ def jinja() -> ImmutableSandboxedEnvironment:
 
 
 @lru_cache(maxsize=16)
-def compiled(template: str) -> Template:
+def compile_template(template: str) -> Template:
     """A template that is ready to run."""
     return jinja().from_string(template)
 

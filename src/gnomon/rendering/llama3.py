@@ -12,7 +12,7 @@ from gnomon.rendering.calls import named_call
 from gnomon.rendering.chatml import template
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.refusals import no_place, no_tools
-from gnomon.rendering.turns import finished
+from gnomon.rendering.turns import cut_at_end
 from gnomon.types import Message
 
 __all__ = ["Llama3"]
@@ -39,7 +39,7 @@ class Llama3:
 
     def __init__(self, tokenizer: Tokenizer, *, dated: bool = True) -> None:
         self.encoding = encoding_of(tokenizer)
-        self._end, *_ = self.encoding.required(
+        self._end, *_ = self.encoding.required_ids(
             "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
         )
         self._ends = frozenset({self._end, self.encoding.control.get("<|eom_id|>", self._end)})
@@ -84,13 +84,13 @@ class Llama3:
         return None
 
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
-        ids, ended = finished(token_ids, self.stop)
+        ids, ended = cut_at_end(token_ids, self.stop)
         if self._code is not None and self._code in ids:
             index = ids.index(self._code)
             text = self.encoding.decode(ids[:index])
-            calls: tuple[ToolCall, ...] = (_tagged(self.encoding.decode(ids[index + 1 :]), ended),)
+            calls: tuple[ToolCall, ...] = (_parse_tagged(self.encoding.decode(ids[index + 1 :]), ended),)
         else:
-            text, calls = _untagged(self.encoding.decode(ids), ended)
+            text, calls = _parse_untagged(self.encoding.decode(ids), ended)
         problem = next((call.problem for call in calls if call.problem), "")
         parsing = Parsing.TRUNCATED if not ended else Parsing.MALFORMED if problem else Parsing.OK
         return Reply(text=text, tool_calls=calls, parsing=parsing, problem=problem)
@@ -118,7 +118,7 @@ def _turns(messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
     yield _header("assistant")
 
 
-def _tagged(text: str, ended: bool) -> ToolCall:
+def _parse_tagged(text: str, ended: bool) -> ToolCall:
     """Parse the text after `<|python_tag|>`: a JSON call, `name.call(…)` of a built-in tool, or code."""
     if not ended:
         return ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call is truncated")
@@ -128,7 +128,7 @@ def _tagged(text: str, ended: bool) -> ToolCall:
     return ToolCall(name=builtin[1], arguments=builtin[2]) if builtin else ToolCall(name="python", arguments=text)
 
 
-def _untagged(text: str, ended: bool) -> tuple[str, tuple[ToolCall, ...]]:
+def _parse_untagged(text: str, ended: bool) -> tuple[str, tuple[ToolCall, ...]]:
     """Parse a turn without a control token. It is a call if it is one JSON object with a name and parameters."""
     if not re.match(r'\s*\{\s*"name"\s*:', text):
         return text, ()

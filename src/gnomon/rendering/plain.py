@@ -45,7 +45,7 @@ class Plain:
 
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
         """Parse plain text. It ends with the tokenizer's end token; without one, the finish reason shows truncation."""
-        ids = (*self.encoding.opened(prompt_ids), *token_ids)
+        ids = (*self.encoding.open_marker(prompt_ids), *token_ids)
         return Reply(text=self.encoding.decode([i for i in ids if i not in self.stop]), parsing=Parsing.OK)
 
 

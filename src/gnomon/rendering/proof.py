@@ -20,7 +20,7 @@ from gnomon.models.folder import image_token
 from gnomon.rendering.base import Tool
 from gnomon.rendering.published import rendered_plain
 
-__all__ = ["CLOSE", "ROLES", "SHAPES", "Border", "Continuation", "Proof", "plain", "proven", "without_reasoning"]
+__all__ = ["CLOSE", "ROLES", "SHAPES", "Border", "Continuation", "Proof", "plain", "prove", "without_reasoning"]
 
 Plain = dict[str, Any]
 Part = tuple[bool, str]
@@ -130,7 +130,7 @@ class Continuation:
         """
         return _border(self.template, self.folder, self.ends, roles, images or (0,) * len(roles))
 
-    def spelled(self, role: str, content: str) -> str:
+    def spell(self, role: str, content: str) -> str:
         return self.spellings.get(role, str)(content)
 
 
@@ -177,16 +177,16 @@ def without_reasoning(parts: Sequence[Part], rule: Continuation) -> list[Part]:
     return stripped_parts
 
 
-def proven(template: str, folder: Path, eos: Iterable[str], control: Iterable[str]) -> tuple[Continuation, Proof]:
+def prove(template: str, folder: Path, eos: Iterable[str], control: Iterable[str]) -> tuple[Continuation, Proof]:
     """The rule of a template, and what was proven of it.
 
     Args: eos: texts of the tokens that end a completion; control: of all control tokens.
     """
-    return _proven(template, folder, tuple(eos), tuple(control))
+    return _prove(template, folder, tuple(eos), tuple(control))
 
 
 @lru_cache(maxsize=16)
-def _proven(template: str, folder: Path, eos: tuple[str, ...], control: tuple[str, ...]) -> tuple[Continuation, Proof]:
+def _prove(template: str, folder: Path, eos: tuple[str, ...], control: tuple[str, ...]) -> tuple[Continuation, Proof]:
     rule = Continuation(template=template, folder=folder, ends=eos)
     try:
         prompt = rule.write([plain("user", "zquzq")])
@@ -195,7 +195,7 @@ def _proven(template: str, folder: Path, eos: tuple[str, ...], control: tuple[st
         earlier = after[: after.index(REPLY)]
     except (ModelError, ValueError) as error:
         return rule, Proof(refusal=f"it does not write a reply between two messages ({first_line(error)})")
-    header, lead = prompt[: shared(prompt, earlier)], ""
+    header, lead = prompt[: common_length(prompt, earlier)], ""
     if header.rstrip().endswith("<think>") and CLOSE in earlier[len(header) :]:
         header = header[: header.rindex("<think>")]
     if earlier.startswith(prompt) and not earlier[len(prompt) :].strip():
@@ -209,7 +209,7 @@ def _proven(template: str, folder: Path, eos: tuple[str, ...], control: tuple[st
     rule = replace(rule, opening=prompt[len(header) :], husk=husk, lead=lead, spellings=spellings)
     forgetting = product((frozenset({"user"}), frozenset({"user", "tool"})), (True, False))
     candidates = [rule, *(replace(rule, forgets=forgets, lines=lines) for forgets, lines in forgetting)]
-    trials = [(each, *tried(each)) for each in candidates]
+    trials = [(each, *try_rule(each)) for each in candidates]
     rule, shapes, failure, tools = max(trials, key=lambda each: (not each[2], not each[3], each[1]))
     if failure or shapes < FEWEST:
         return rule, Proof(refusal=failure or "it takes too few conversations of several turns")
@@ -226,7 +226,7 @@ def _proven(template: str, folder: Path, eos: tuple[str, ...], control: tuple[st
     )
 
 
-def tried(rule: Continuation) -> tuple[int, str, str]:
+def try_rule(rule: Continuation) -> tuple[int, str, str]:
     """How many conversations continue by a rule, and what stands against it, and against tools alone."""
     count, failure, tools, thoughts = 0, "", "", thoughts_of(rule)
     sees = image_token(rule.folder) is not None
@@ -324,14 +324,14 @@ def thinking(rule: Continuation, content: str, prompt: str) -> str:
 
 def divergence(continued: str, expected: str, roles: Sequence[str]) -> str:
     """Where two texts part."""
-    at = shared(continued, expected)
+    at = common_length(continued, expected)
     return (
         f"when a message of {' and '.join(dict.fromkeys(roles))} follows, it rewrites what came before: "
         f"{continued[at : at + 40]!r} becomes {expected[at : at + 40]!r}, after {tail(expected[:at])!r}"
     )
 
 
-def shared(one: str, other: str) -> int:
+def common_length(one: str, other: str) -> int:
     """Characters that two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))

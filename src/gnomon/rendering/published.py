@@ -11,14 +11,14 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.folder import image_token, table
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, joined
+from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, join
 from gnomon.rendering.encoding import Piece, encoding_of
-from gnomon.rendering.jinja import compiled
+from gnomon.rendering.jinja import compile_template
 from gnomon.rendering.sight import Sight
-from gnomon.rendering.turns import finished
+from gnomon.rendering.turns import cut_at_end
 from gnomon.types import Message
 
-__all__ = ["Published", "rendered", "rendered_plain", "several_turns"]
+__all__ = ["Published", "render", "rendered_plain", "several_turns"]
 
 
 class Published:
@@ -41,7 +41,7 @@ class Published:
             raise several_turns(self.encoding.tokenizer.folder)
         messages = [replace(message, content=message.text, calls=()) for message in messages]
         marks, sight = _marks(messages), Sight(self.encoding, messages)
-        run = partial(rendered, self.template, self.encoding.tokenizer.folder)
+        run = partial(render, self.template, self.encoding.tokenizer.folder)
         marked = run([replace(message, content=mark) for message, mark in zip(messages, marks, strict=True)])
         spelled = run(messages)
         for contents in ([m.content for m in messages], [m.content.strip() for m in messages]):
@@ -63,15 +63,15 @@ class Published:
         return None
 
     def parse(self, token_ids: Sequence[int], prompt_ids: Sequence[int] = ()) -> Reply:
-        ids, ended = finished(token_ids, self.stop)
-        ids = [*self.encoding.opened(prompt_ids or self._usual), *ids]
+        ids, ended = cut_at_end(token_ids, self.stop)
+        ids = [*self.encoding.open_marker(prompt_ids or self._usual), *ids]
         return Reply(text=self.encoding.decode(ids), parsing=Parsing.OK if ended else Parsing.TRUNCATED)
 
     @cached_property
     def _usual(self) -> tuple[int, ...]:
         """A prompt of one user message; empty if the template refuses it."""
         try:
-            return joined(self.start([Message(role="user", content="2+2?")]))
+            return join(self.start([Message(role="user", content="2+2?")]))
         except ModelError:
             return ()
 
@@ -87,7 +87,7 @@ def several_turns(folder: Path, why: str = "") -> ModelError:
     )
 
 
-def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
+def render(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
     """The text of a chat template up to the policy's turn. Raises: ModelError E310 if the template fails."""
     return rendered_plain(
         template,
@@ -100,12 +100,12 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
 def rendered_plain(
     template: str, folder: Path, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = (), *, asks: bool = True
 ) -> str:
-    """As `rendered`, of messages that may have calls. Args: asks: whether the policy's turn begins at the end."""
+    """As `render`, of messages that may have calls. Args: asks: whether the policy's turn begins at the end."""
     marks = {name: _spelling(value) for name, value in _config(folder).items() if name.endswith("_token")}
-    messages = list(shaped(template, folder, messages)) if image_token(folder) is not None else messages
+    messages = list(shape_messages(template, folder, messages)) if image_token(folder) is not None else messages
     variables = marks | {"tools": [tool.schema for tool in tools] or None, "documents": None}
     try:
-        return str(compiled(template).render(messages=messages, add_generation_prompt=asks, **variables))
+        return str(compile_template(template).render(messages=messages, add_generation_prompt=asks, **variables))
     except Exception as error:  # A template is foreign code and can raise anything.
         raise ModelError(
             "E310",
@@ -116,7 +116,7 @@ def rendered_plain(
         ) from error
 
 
-def shaped(template: str, folder: Path, messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def shape_messages(template: str, folder: Path, messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Messages as the template of a model that sees takes them: with a list of parts where there is an image, and
     everywhere if it takes nothing else. Args: messages: with the number of `images` of each, if there are any."""
     listed = not _reads_text(template, folder)
@@ -136,7 +136,7 @@ def _text_parts(content: str) -> list[dict[str, str]]:
 def _reads_text(template: str, folder: Path) -> bool:
     """Whether a template writes a content that is a text and not a list of parts."""
     try:
-        text = compiled(template).render(
+        text = compile_template(template).render(
             messages=[{"role": "user", "content": "zquzq"}], add_generation_prompt=True, bos_token=""
         )
     except Exception:  # A template is foreign code and can raise anything.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Segments, joined
+from gnomon.rendering.base import Origin, Segments, join
 from gnomon.rendering.chatml import ChatML, calls_text, template, turn
 from gnomon.rendering.encoding import Piece
 from gnomon.rendering.turns import last_turn, without_thought
@@ -42,9 +42,9 @@ class Qwen3(ChatML):
         self, tokenizer: Tokenizer, *, thinking: bool = True, opened: bool = False, history: History = History.FORK
     ) -> None:
         super().__init__(tokenizer, opening="<think>\n" if opened else "" if thinking else THOUGHTLESS)
-        (self._close,) = self.encoding.required("<think>", "</think>")[1:]
+        (self._close,) = self.encoding.required_ids("<think>", "</think>")[1:]
         self.thinking, self.history = thinking, History(history)
-        self._written = joined(self.encoding.encode([template(self.opening)]))
+        self._written = join(self.encoding.encode([template(self.opening)]))
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if self.history is History.KEEP or not any(_asks(message) for message in messages):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnomon.rendering.base import Origin, Renderer, Segment, Segments, Tool, joined
+from gnomon.rendering.base import Origin, Renderer, Segment, Segments, Tool, join
 from gnomon.rendering.plain import Plain
 from gnomon.rendering.sight import require_sight
 from gnomon.types import Message
@@ -23,7 +23,7 @@ class Transcript:
     """Number of earlier sequences of the episode. A new one begins where a template rewrites history."""
 
     @classmethod
-    def begun(cls, renderer: Renderer, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Transcript:
+    def begin(cls, renderer: Renderer, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Transcript:
         if has_image(messages):
             require_sight(renderer)
         return cls(renderer=renderer, segments=renderer.start(messages, tools))
@@ -31,13 +31,13 @@ class Transcript:
     @property
     def token_ids(self) -> tuple[int, ...]:
         """The whole sequence. Before a turn of the policy, it is the prompt."""
-        return joined(self.segments)
+        return join(self.segments)
 
-    def sampled(self, token_ids: Sequence[int]) -> Transcript:
+    def sample(self, token_ids: Sequence[int]) -> Transcript:
         """The transcript extended by a completion, id for id."""
-        return self._followed(Segment(origin=Origin.POLICY, token_ids=tuple(token_ids)))
+        return self._follow(Segment(origin=Origin.POLICY, token_ids=tuple(token_ids)))
 
-    def observed(self, messages: Sequence[Message]) -> Transcript:
+    def observe(self, messages: Sequence[Message]) -> Transcript:
         """The transcript extended by the environment's observation after a sampled turn.
 
         It is the same sequence extended, or a new one (`forks` is one higher) if the template rewrites history.
@@ -50,9 +50,9 @@ class Transcript:
         forked = self.renderer.fork(self.segments, messages)
         if forked is not None:
             return Transcript(renderer=self.renderer, segments=forked, forks=self.forks + 1)
-        return self._followed(*self.renderer.extend(last.token_ids, messages))
+        return self._follow(*self.renderer.extend(last.token_ids, messages))
 
-    def _followed(self, *more: Segment) -> Transcript:
+    def _follow(self, *more: Segment) -> Transcript:
         return Transcript(renderer=self.renderer, segments=(*self.segments, *more), forks=self.forks)
 
 
@@ -66,6 +66,6 @@ def reply_text(renderer: Renderer, prompt_ids: Sequence[int], text: str, token_i
     Args: prompt_ids: the prompt before the reply; text: the decoded tokens, which plain text uses unchanged.
     """
     if isinstance(renderer, Plain):
-        return renderer.encoding.decode(renderer.encoding.opened(prompt_ids)) + text
+        return renderer.encoding.decode(renderer.encoding.open_marker(prompt_ids)) + text
     reply = renderer.parse(token_ids, prompt_ids)
     return "\n".join(filter(None, [reply.text, *(call.text for call in reply.tool_calls)]))

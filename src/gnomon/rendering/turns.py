@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from gnomon.rendering.base import Origin, Parsing, Reply, Segment, Segments, ToolCall
-from gnomon.rendering.calls import malformed
+from gnomon.rendering.calls import malformed_call
 from gnomon.rendering.encoding import Encoding
 
-__all__ = ["finished", "last_turn", "read_turn", "without_thought"]
+__all__ = ["cut_at_end", "last_turn", "read_turn", "without_thought"]
 
 
-def finished(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int], bool]:
+def cut_at_end(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int], bool]:
     """The ids before the first end token, and whether there is one."""
     for index, token in enumerate(token_ids):
         if token in stop:
@@ -59,7 +59,7 @@ def read_turn(
     Args:
         reader: parses the text between `<tool_call>` and `</tool_call>`; None if the family has no calls.
     """
-    ids, ended = finished(token_ids, stop)
+    ids, ended = cut_at_end(token_ids, stop)
     think, close = (encoding.control.get(token) for token in ("<think>", "</think>"))
     reasoning: str | None = None
     problem = ""
@@ -91,7 +91,7 @@ def _calls(
     while index < len(ids):
         if ids[index] != begin:
             if ids[index] == end:
-                calls.append(malformed("", "</tool_call> has no <tool_call> before it"))
+                calls.append(malformed_call("", "</tool_call> has no <tool_call> before it"))
             else:
                 outside.append(ids[index])
             index += 1
@@ -106,7 +106,7 @@ def _calls(
             calls.append(ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem=problem))
             index = close
         else:
-            calls.append(malformed(text, "the call does not end: </tool_call> is missing"))
+            calls.append(malformed_call(text, "the call does not end: </tool_call> is missing"))
             index = close
     text = encoding.decode(outside)
     return text.rstrip("\n") if calls else text, tuple(calls)

@@ -28,7 +28,7 @@ from gnomon.rollout.speakers import Cast, Speakers
 from gnomon.stats import Stats
 from gnomon.types import Group, Sampling, Task
 
-__all__ = ["Actor", "Progress", "all_of", "unseen"]
+__all__ = ["Actor", "Progress", "all_of", "no_progress"]
 
 T = TypeVar("T")
 
@@ -40,11 +40,11 @@ Earlier = Callable[[str, int], Sequence[Group]]
 """Takes `rollout`, `held_out` or `held_out.SET`, and a step. Returns the groups that were recorded there, or none."""
 
 
-def unseen(done: int, total: int) -> None:
+def no_progress(done: int, total: int) -> None:
     """Shows no progress."""
 
 
-def unrecorded(kind: str, step: int) -> Sequence[Group]:
+def no_records(kind: str, step: int) -> Sequence[Group]:
     """Every group is sampled."""
     return ()
 
@@ -85,7 +85,7 @@ class Actor:
         greedy: bool = False,
         runner: Runner | None = None,
         kind: str = "held_out",
-        progress: Progress = unseen,
+        progress: Progress = no_progress,
     ) -> None:
         here = LocalRunner(env, tokenizer, engine, renderer=renderer, workers=workers, limits=limits)
         self.runner: Runner = runner or here
@@ -96,7 +96,7 @@ class Actor:
         self.selector, self.reward, self.relabel = selector, reward, relabel
         self.kind = kind
         self.failures = Failures(type(env).__name__, self.limits.failures)
-        self.earlier: Earlier = unrecorded
+        self.earlier: Earlier = no_records
         """Groups that are read back instead of sampled, where a resumed run does not repeat its samples."""
         self.finished: Finished | None = None
         """Episodes that finished before a run was resumed, in steps that were not recorded."""

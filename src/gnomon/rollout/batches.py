@@ -115,7 +115,7 @@ class Ahead:
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         missing = [k for k in range(step, min(step + self.lag + 1, self.steps)) if k not in self._open]
-        newest = weights.copied() if any(k not in self._restored for k in missing) else weights
+        newest = weights.copy() if any(k not in self._restored for k in missing) else weights
         for k in missing:
             self._begin(k, self._restored.pop(k, newest), order)
         _, future = self._open[step]
@@ -154,7 +154,7 @@ class Ahead:
 
     def load_state(self, folder: Path) -> None:
         body = json.loads((folder / OPEN).read_text("utf-8"))
-        versions = {int(name): stored(facts, folder) for name, facts in body["versions"].items()}
+        versions = {int(name): load_version(facts, folder) for name, facts in body["versions"].items()}
         self._restored = {int(step): versions[version] for step, version in body["batches"].items()}
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ def facts(weights: WeightsRef) -> dict[str, Any]:
     }
 
 
-def stored(facts: dict[str, Any], folder: Path) -> WeightsRef:
+def load_version(facts: dict[str, Any], folder: Path) -> WeightsRef:
     """A version from a checkpoint, with its tensors in memory, because the checkpoint may be deleted."""
     return WeightsRef(
         kind=Kind(facts["kind"]),

@@ -71,7 +71,7 @@ class FailurePrefixes:
 
     def of(self, step: int) -> Planned:
         tasks, key = self.order.of(step)
-        prefixes = self._drawn(step, min(self.count, len(tasks)), key.at("failures"))
+        prefixes = self._draw(step, min(self.count, len(tasks)), key.at("failures"))
         self._prefixes = {
             number: earlier for number, earlier in self._prefixes.items() if number >= step - self.lag - 1
         }
@@ -83,7 +83,7 @@ class FailurePrefixes:
         """The prefix of every task of a step that is continued, by index. `of` must have planned the step."""
         return self._prefixes.get(step, {})
 
-    def _drawn(self, step: int, count: int, key: Key) -> dict[int, Prefix]:
+    def _draw(self, step: int, count: int, key: Key) -> dict[int, Prefix]:
         source = self.recorded or self.own
         if source is None or (source is self.own and step <= self.lag):
             return {}

@@ -20,7 +20,7 @@ def beginning(env: Env, renderer: Renderer) -> Begin:
     """A function that begins transcripts of conversations with an environment."""
     # Plain text does not list tools, so there the environment's messages describe them.
     tools = () if isinstance(renderer, Plain) else offers.tools(env)
-    return partial(Transcript.begun, renderer, tools=tools)
+    return partial(Transcript.begin, renderer, tools=tools)
 
 
 class Conversation:
@@ -38,11 +38,11 @@ class Conversation:
     def observe(self, messages: tuple[Message, ...]) -> tuple[int, ...]:
         """Add an observation. Returns: the prompt of the next reply."""
         if self._transcript is not None:
-            self._observed, self._transcript = messages, self._transcript.observed(messages)
+            self._observed, self._transcript = messages, self._transcript.observe(messages)
             return self._transcript.token_ids
         self._observed = (*self._preface, *messages)
         begun = self._begin(self._observed)
-        self._transcript = begun.sampled(self._prefix) if self._prefix else begun
+        self._transcript = begun.sample(self._prefix) if self._prefix else begun
         return self._transcript.token_ids
 
     def reply(self, completion: Completion) -> None:
@@ -60,4 +60,4 @@ class Conversation:
                 fork=forks,
             )
         )
-        self._transcript = self._transcript.sampled(completion.token_ids)
+        self._transcript = self._transcript.sample(completion.token_ids)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from gnomon.errors import VerifierError
 from gnomon.types import Group, Rollout, Status
 
-__all__ = ["Failures", "Unjudged", "judged", "together"]
+__all__ = ["Failures", "Unjudged", "judged_groups", "together"]
 
 TOLERATED = 3
 """Number of failed episodes that a run always tolerates."""
@@ -65,29 +65,29 @@ class Failures:
             "E104",
             f"the verifier of {self.env} failed in {self.failed} of {self.played} rollouts",
             where=f"task {index}, sample {rollout.sample}; the last reply was {last[:200]!r}",
-            why=f"a verifier failure is not evidence that the answer is wrong\n{indented(rollout.verdict.detail)}",
+            why=f"a verifier failure is not evidence that the answer is wrong\n{indent(rollout.verdict.detail)}",
             fix=remedy(rollout.verdict.detail)
             or "return a verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, and resume",
         )
         raise Unjudged.of(error, groups)
 
 
-def judged(groups: Sequence[Group]) -> list[Group]:
+def judged_groups(groups: Sequence[Group]) -> list[Group]:
     """The groups in which every rollout was judged. The others are not trained on.
 
     Raises: Unjudged E106 if no group is left.
     """
-    judged_groups = [group for group in groups if group.judged]
-    if not judged_groups:
+    judged = [group for group in groups if group.judged]
+    if not judged:
         detail = next(r.verdict.detail for r in groups[0].rollouts if r.verdict.status is Status.FAILED)
         error = VerifierError(
             "E106",
             f"the verifier failed in all {len(groups)} groups of a step",
-            why=indented(detail),
+            why=indent(detail),
             fix=remedy(detail) or "return a verdict for every text, and resume",
         )
         raise Unjudged.of(error, groups)
-    return judged_groups
+    return judged
 
 
 def remedy(detail: str) -> str:
@@ -96,5 +96,5 @@ def remedy(detail: str) -> str:
     return next((line.removeprefix("fix: ") for line in lines if line.startswith("fix: ")), "")
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     return "\n".join("      " + line for line in text.splitlines())

@@ -45,7 +45,7 @@ class Asked:
     @contextmanager
     def training(self, key: Key, group: int) -> Iterator[Cast]:
         if self.step >= self.offline:
-            yield self._asked
+            yield self._speakers
             return
         self.own.sync(self.base, self.step)
         try:
@@ -56,7 +56,7 @@ class Asked:
 
     @contextmanager
     def evaluation(self, key: Key) -> Iterator[Cast]:
-        yield self._asked
+        yield self._speakers
 
-    def _asked(self, index: int, sample: int) -> tuple[Speaker, ...]:
+    def _speakers(self, index: int, sample: int) -> tuple[Speaker, ...]:
         return (replace(self.own.speaker, preface=(self.wish,)),) * self.own.players

@@ -73,17 +73,17 @@ class Against:
         if self.past is not None:
             self.opponent.load(self.past.draw(key.at("opponent").random(), self._step - self.ahead))
         with self.own.training(key, group) as cast:
-            yield self._opposed(cast, key)
+            yield self._oppose(cast, key)
 
     @contextmanager
     def evaluation(self, key: Key) -> Iterator[Cast]:
         if self.past is not None:
             self.opponent.load(self.past.first)
         with self.own.evaluation(key) as cast:
-            yield self._opposed(cast, key)
+            yield self._oppose(cast, key)
 
-    def _opposed(self, cast: Cast, key: Key) -> Cast:
-        def opposed(index: int, sample: int) -> tuple[Speaker, ...]:
+    def _oppose(self, cast: Cast, key: Key) -> Cast:
+        def cast_opponents(index: int, sample: int) -> tuple[Speaker, ...]:
             speakers = cast(index, sample)
             own = key.at("player", task=index).random().randrange(len(speakers))
             # An earlier version of the policy gets the same prompts as the policy.
@@ -91,4 +91,4 @@ class Against:
             opponent = Sampler(self.opponent, self.renderer, learns=False, preface=preface)
             return tuple(speaker if seat == own else opponent for seat, speaker in enumerate(speakers))
 
-        return opposed
+        return cast_opponents

@@ -20,7 +20,7 @@ from gnomon.errors import ConfigError
 from gnomon.machine import memory
 from gnomon.sandbox import Limits, Session
 
-__all__ = ["Programs", "located", "require_program"]
+__all__ = ["Programs", "locate", "require_program"]
 
 PORT = 8000
 """Of 127.0.0.1 inside every sandbox. Each has a network of its own, which reaches nothing else."""
@@ -70,12 +70,12 @@ class Programs:
         endpoint = Endpoint(model=MODEL, longest=LONGEST)
         endpoint.add(key, recorder)
         async with self._waiting:
-            session = await asyncio.to_thread(started, launch, variables(launch, key))
+            session = await asyncio.to_thread(start, launch, variables(launch, key))
             server: asyncio.Server | None = None
             try:
                 assert session.listener is not None
                 server = await Server(endpoint, CONNECTIONS).listen(session.listener)
-                end = await ended(session, launch)
+                end = await end_of(session, launch)
             finally:
                 await recorder.close()
                 if server is not None:
@@ -105,7 +105,7 @@ def variables(launch: Launch, key: str) -> dict[str, str]:
     return own | dict(launch.variables)
 
 
-def started(launch: Launch, environment: dict[str, str]) -> Session:
+def start(launch: Launch, environment: dict[str, str]) -> Session:
     """The program in a sandbox."""
     limits = Limits(
         cpu_seconds=launch.cpu_seconds,
@@ -115,7 +115,7 @@ def started(launch: Launch, environment: dict[str, str]) -> Session:
         file_bytes=launch.file_bytes,
         output_bytes=launch.output_bytes,
     )
-    command, readable = located(launch.command)
+    command, readable = locate(launch.command)
     session = Session(
         command,
         limits,
@@ -130,7 +130,7 @@ def started(launch: Launch, environment: dict[str, str]) -> Session:
     return session
 
 
-def located(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def locate(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The command with whole paths, and the paths that it must read.
 
     `python` is this interpreter. Of a Python file only the file is readable, since answers may lie beside it; a folder
@@ -176,7 +176,7 @@ def require_program(launch: Launch, where: str, command: str) -> None:
                           fix=f"{where}={shlex.quote(fix)}")  # fmt: skip
 
 
-async def ended(session: Session, launch: Launch) -> End:
+async def end_of(session: Session, launch: Launch) -> End:
     """How the program ends."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     output = bytearray()

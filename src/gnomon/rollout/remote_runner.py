@@ -15,7 +15,7 @@ from gnomon.engines.base import Counted, Playing
 from gnomon.engines.remote import RemoteEngine
 from gnomon.rollout.played import Played
 from gnomon.rollout.runner import Episode, LocalRunner
-from gnomon.workers import packed
+from gnomon.workers import pack_value
 
 __all__ = ["Deadline", "RemoteRunner", "name_of", "run_sent"]
 
@@ -36,14 +36,14 @@ class RemoteRunner:
     async def run(self, episode: Episode) -> Played:
         others = list[RemoteEngine]()
         deadline = Deadline(episode.deadline)
-        request = self._written(replace(episode, deadline=inf), others)
-        loaded = [each.loaded for each in others]
+        request = self._write(replace(episode, deadline=inf), others)
+        loaded = [each.weights for each in others]
         answer = await self.engine.play(request, loaded, deadline)
         end, counts = pickle.loads(answer)
         self.engine.count(counts)
         return Played(task=episode.task, speakers=episode.speakers, **end)
 
-    def _written(self, value: Any, others: list[RemoteEngine]) -> bytes:
+    def _write(self, value: Any, others: list[RemoteEngine]) -> bytes:
         """Args: others: takes the engines in it beside the own one."""
         stream = io.BytesIO()
         Writer(stream, self._names, others).dump(value)
@@ -79,7 +79,7 @@ async def run_sent(runner: LocalRunner, sent: bytes, shared: dict[str, Any], dea
     episode: Episode = Reader(io.BytesIO(sent), shared | {"engine": engine}).load()
     played = await runner.run(replace(episode, deadline=deadline.at))
     end = {name: getattr(played, name) for name in ("turns", "step", "stop", "end", "calls")}
-    return packed((end, engine.counts() if isinstance(engine, Counted) else {}))
+    return pack_value((end, engine.counts() if isinstance(engine, Counted) else {}))
 
 
 class Writer(cloudpickle.Pickler):  # type: ignore[misc]

@@ -60,18 +60,18 @@ class Replay:
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         def fewer(number: int) -> tuple[Sequence[tuple[int, Task]], Key]:
             tasks, key = order(number)
-            return tasks[: len(tasks) - self._replayed(number, len(tasks))], key
+            return tasks[: len(tasks) - self._replayed_step(number, len(tasks))], key
 
         tasks, key = order(step)
         new_groups = await self.fresh.take(step, weights, fewer)
-        earlier = self._draw(step, self._replayed(step, len(tasks)), {group.index for group in new_groups}, key)
+        earlier = self._draw(step, self._replayed_step(step, len(tasks)), {group.index for group in new_groups}, key)
         groups = [*new_groups, *earlier]
         aged = groups if self.recorded is None else []
         share = {"replayed": Mean(float(len(earlier)), len(groups))}
         self._stats = {**self.fresh.counts(), **staleness(aged, weights.version), **share}
         return groups
 
-    def _replayed(self, step: int, tasks: int) -> int:
+    def _replayed_step(self, step: int, tasks: int) -> int:
         return min(self.count, tasks) if self.recorded is not None or step else 0
 
     def _draw(self, step: int, count: int, met: Collection[int], key: Key) -> list[Group]:

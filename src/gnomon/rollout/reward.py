@@ -54,12 +54,12 @@ class ByMajority:
 def by_majority(group: Group) -> Group:
     right = majority([answer(rollout) for rollout in group.rollouts])
 
-    def rewarded(rollout: Rollout) -> Rollout:
+    def reward_rollout(rollout: Rollout) -> Rollout:
         agrees = right is not None and answer(rollout) == right
-        return paid(rollout, Part(name=MAJORITY, value=float(agrees)))
+        return add_payment(rollout, Part(name=MAJORITY, value=float(agrees)))
 
-    greedy = group.greedy and rewarded(group.greedy)
-    return replace(group, rollouts=tuple(map(rewarded, group.rollouts)), greedy=greedy)
+    greedy = group.greedy and reward_rollout(group.greedy)
+    return replace(group, rollouts=tuple(map(reward_rollout, group.rollouts)), greedy=greedy)
 
 
 def majority(answers: Sequence[str | None]) -> str | None:
@@ -104,14 +104,14 @@ class ByPolicy:
     async def _group(self, group: Group, key: Key) -> Group:
         if not group.judged:
             return group
-        rollouts = await asyncio.gather(*(self._rewarded(rollout, group.index, key) for rollout in group.rollouts))
-        greedy = group.greedy and await self._rewarded(group.greedy, group.index, key.at("greedy"))
+        rollouts = await asyncio.gather(*(self._reward(rollout, group.index, key) for rollout in group.rollouts))
+        greedy = group.greedy and await self._reward(group.greedy, group.index, key.at("greedy"))
         return replace(group, rollouts=tuple(rollouts), greedy=greedy)
 
-    async def _rewarded(self, rollout: Rollout, task: int, key: Key) -> Rollout:
+    async def _reward(self, rollout: Rollout, task: int, key: Key) -> Rollout:
         keys = [key.at("draw", task=task, sample=rollout.sample, number=n).bytes for n in range(self.judgements)]
         right = await asyncio.gather(*(self._right(self.prompt(rollout), each) for each in keys))
-        return paid(rollout, Part(name=JUDGEMENT, value=sum(right) / len(right)))
+        return add_payment(rollout, Part(name=JUDGEMENT, value=sum(right) / len(right)))
 
     async def _right(self, prompt: tuple[int, ...], key: bytes) -> bool:
         """Whether one judgement calls the reply right."""
@@ -130,7 +130,7 @@ class ByPolicy:
         return conversation.observe((Message(role="user", content=QUESTION),))
 
 
-def paid(rollout: Rollout, part: Part) -> Rollout:
+def add_payment(rollout: Rollout, part: Part) -> Rollout:
     """The rollout with this part for its reward, after the verifier's parts."""
     true = tuple(replace(each, weight=0.0) for each in rollout.verdict.parts)
     return replace(rollout, verdict=replace(rollout.verdict, parts=(*true, part)))

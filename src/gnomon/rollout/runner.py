@@ -142,7 +142,7 @@ class LocalRunner:
             key = episode.reply_key(turn).bytes
             if episode.rounds is not None:
                 await episode.rounds.join(key)
-            if stop := self._reached(turn, room, episode.deadline):
+            if stop := self._limit_reached(turn, room, episode.deadline):
                 step = self.workers.over(REACHED[stop])
                 break
             prefix = 0 if conversation.turns else len(speaker.prefix.token_ids)
@@ -169,7 +169,7 @@ class LocalRunner:
             calls=tuple(Calls(malformed=m, illegal=i) for m, i in zip(malformed, illegal, strict=True)),
         )
 
-    def _reached(self, turn: int, room: int, deadline: float) -> Stop | None:
+    def _limit_reached(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""
         if turn >= self.turns:
             return Stop.TURNS
@@ -183,7 +183,7 @@ class LocalRunner:
         key = episode.reply_key(0)
         recorder = Recorder(
             self.renderer,
-            partial(Transcript.begun, self.renderer),
+            partial(Transcript.begin, self.renderer),
             speaker.reply,
             key=key,
             sampling=episode.sampling,

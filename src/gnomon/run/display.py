@@ -107,12 +107,12 @@ class Guarded:
             with suppress(Exception):
                 show = open_phase.enter_context(self.console.phase(what))
 
-            def shown(text: str) -> None:
+            def show_text(text: str) -> None:
                 with suppress(Exception):
                     show and show(text)
 
             try:
-                yield shown
+                yield show_text
             finally:
                 with suppress(Exception):
                     open_phase.close()
@@ -194,18 +194,18 @@ class Display:
 
     def say(self, text: str, end: str = "\n") -> None:
         """Print above the live lines."""
-        self.spoke, text = monotonic(), self.shown(text)
+        self.spoke, text = monotonic(), self.printable(text)
         line, self.open = "\n" if self.open else "", False
         self.console.print(line + (fit(text, self.console.width) if self.live else text), end=end)
 
-    def shown(self, text: str) -> str:
+    def printable(self, text: str) -> str:
         """What the console can show of a text."""
         return encodable(printable(text), self.console.file)
 
     def show(self, text: str) -> None:
         """Replace the live lines."""
         if self.live:
-            self.live.update(Text(fit(self.shown(text), self.console.width)))
+            self.live.update(Text(fit(self.printable(text), self.console.width)))
 
     @contextmanager
     def phase(self, what: str) -> Iterator[Show]:

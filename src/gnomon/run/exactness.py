@@ -13,7 +13,7 @@ from gnomon.envs.base import Env, SingleTurn
 from gnomon.envs.episodes import replies
 from gnomon.store import RunReader, Source
 
-__all__ = ["reasons", "tolerated"]
+__all__ = ["reasons", "tolerable_sources"]
 
 TASKS = 2
 """Number of tasks whose replies are judged twice before a run."""
@@ -57,7 +57,7 @@ def verdicts_differ(env: Env) -> str:
     return ""
 
 
-def tolerated(
+def tolerable_sources(
     reader: RunReader, config: RunConfig, env: Env, now: Mapping[str, Any], accept: bool
 ) -> frozenset[Source]:
     """The sources of differences for which a resumed run discards its records.

@@ -11,7 +11,7 @@ from typing import Any
 
 import tomli_w
 
-from gnomon.config import RunConfig, Source, leaves, recorded, resolve
+from gnomon.config import RunConfig, Source, leaves, recorded_recipe, resolve
 from gnomon.config.resolve import Check
 from gnomon.config.sections import AtResume, at_resume
 from gnomon.config.sources import put, whole_key, word_of
@@ -51,7 +51,7 @@ def extension(reader: RunReader, supplied: Source, checks: Sequence[Check] = ())
     """
     path, run = reader.folder / RECIPE, shlex.quote(str(reader.folder))
     own = {whole_key(key, value) for key, value in leaves(supplied.values).items()}
-    sources = [recorded(path), Source(settings_since(reader), {})]
+    sources = [recorded_recipe(path), Source(settings_since(reader), {})]
     before, _ = resolve(sources)
     config, origins = resolve([*sources, supplied], checks)
     was, now = leaves(before.model_dump()), leaves(config.model_dump())

@@ -21,7 +21,7 @@ from gnomon.models.folder import SHIPPED, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.objectives.declaration import Rewards
 from gnomon.objectives.spelling import nearest
-from gnomon.run.modules import classes, imported, no_file, unimportable
+from gnomon.run.modules import classes, load_module, no_file, unimportable
 from gnomon.run.objects import OBJECT, by_object
 from gnomon.run.teacher import reference_folder
 from gnomon.verifiers import Slot
@@ -43,7 +43,7 @@ def env_class(name: str, where: str = "env") -> type[Any]:
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
         raise unknown_env(name, where)
-    module = imported(module_name, attribute, where)
+    module = load_module(module_name, attribute, where)
     kind = getattr(module, attribute, None)
     if not isinstance(kind, type):
         names = [
@@ -124,8 +124,8 @@ def check_one_env(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         yield refused_option(config.env, origins, key, fields[key].default, "it must be true or false")
     if not wrong and not unclear:
         try:
-            env = tried(config.env)
-            counts = config.objective.declared.rewards is Rewards.BINARY
+            env = try_tasks(config.env)
+            counts = config.objective.declaration.rewards is Rewards.BINARY
             if counts and (pays_format(env) or env.reward_range != (0.0, 1.0)):
                 yield not_binary(config, origins, env)
         except GnomonError as error:
@@ -148,7 +148,7 @@ def unknown_option(env: EnvConfig, key: str, fields: Mapping[str, Any], where: s
     return ConfigError("E012", what, where=where, why=f"did you mean env.{near}{hint}?", fix=fix)
 
 
-def tried(config: EnvConfig) -> Env:
+def try_tasks(config: EnvConfig) -> Env:
     """The environment, after it has made a task of each split."""
     env = make_env(config)
     env.tasks("train")[0], env.tasks("test")[0]
@@ -160,7 +160,7 @@ def no_task(config: EnvConfig, origins: Origins, fields: Mapping[str, Any], why:
     for key in config.options:
         try:
             rest = {name: value for name, value in config.options.items() if name != key}
-            tried(EnvConfig(type=config.type, **rest))
+            try_tasks(EnvConfig(type=config.type, **rest))
         except Exception:
             continue
         return refused_option(config, origins, key, fields[key].default, why)
@@ -221,7 +221,7 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
         if key == "policy.reference":
             yield from unfit_reference(config, origins)
     demonstrations = config.rollout.demonstrations
-    if demonstrations and config.objective.declared.demonstrated and not Path(demonstrations).is_file():
+    if demonstrations and config.objective.declaration.demonstrated and not Path(demonstrations).is_file():
         where = origins.get("rollout.demonstrations", "rollout.demonstrations")
         near = sibling(demonstrations)
         fix = word_of("rollout.demonstrations", near) if near else "give a path relative to this folder"

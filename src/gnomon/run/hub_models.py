@@ -7,7 +7,7 @@ from gnomon.config.sources import leaves
 from gnomon.models.folder import model_folder
 from gnomon.models.hub import at_commits, commit_of, hub_name
 
-__all__ = ["MODELS", "commits", "pinned"]
+__all__ = ["MODELS", "commits", "pin_models"]
 
 MODELS = ("policy.path", "policy.reference", "players.opponent")
 """Settings that name a model."""
@@ -19,7 +19,7 @@ def commits(config: RunConfig) -> dict[str, str]:
     return {key: commit_of(model_folder(values[key])) for key in MODELS if hub_name(values[key])}
 
 
-def pinned(config: RunConfig) -> RunConfig:
+def pin_models(config: RunConfig) -> RunConfig:
     """The configuration with every model of the hub at its commit, for other processes and machines."""
     settings = at_commits(leaves(config.model_dump()), commits(config))
     policy, players = config.policy, config.players

@@ -27,7 +27,7 @@ def gentle_interrupt(recorder: Recorder) -> Iterator[None]:
         with suppress(OSError):  # Nobody reads it.
             os.write(2, NOTICE)
 
-    with handled(handler):
+    with handle_signals(handler):
         yield
 
 
@@ -56,7 +56,7 @@ def stop_on_interrupt() -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.asked = True
 
-    with handled(handler):
+    with handle_signals(handler):
         yield stop
 
 
@@ -67,22 +67,22 @@ def interrupt_at_once() -> Iterator[None]:
     def handler(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with handled(handler):
+    with handle_signals(handler):
         yield
 
 
 @contextmanager
-def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Signals reach the main thread only: in any other thread this changes nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def noted(number: int, frame: FrameType | None) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         EVER.asked = True
         handler(number, frame)
 
-    old = {number: signal.signal(number, noted) for number in (signal.SIGINT, signal.SIGTERM)}
+    old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

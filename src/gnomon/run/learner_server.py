@@ -84,7 +84,7 @@ class LearnerServer:
         sent = request.headers.get("authorization", "").removeprefix("Bearer ")
         if not compare_digest(sent.encode(), self.token.encode()):
             fix = f"export {TOKEN}=… with the token that the server printed"
-            return refused(ResourceError("E508", "the learner's server refuses the token", fix=fix), 403)
+            return refusal(ResourceError("E508", "the learner's server refuses the token", fix=fix), 403)
         verb, headers = request.path_params["verb"], request.headers
         call = headers.get(SESSION, ""), int(headers.get(CALL, "0"))
         if verb == ALIVE:
@@ -92,17 +92,17 @@ class LearnerServer:
         body = await request.body()
         self._open.add(call)
         try:
-            body_out = await get_running_loop().run_in_executor(self._worker, self._answered, verb, *call, body)
+            body_out = await get_running_loop().run_in_executor(self._worker, self._answer_once, verb, *call, body)
         except GnomonError as error:
-            return refused(error, 422)
+            return refusal(error, 422)
         except Exception as error:  # The server goes on, and the client gets the reason.
             why = f"{type(error).__name__}: {error}"
-            return refused(ResourceError("E508", f"the learner's server cannot carry out {verb}", why=why), 500)
+            return refusal(ResourceError("E508", f"the learner's server cannot carry out {verb}", why=why), 500)
         finally:
             self._open.discard(call)
         return Response(body_out, media_type="application/octet-stream")
 
-    def _answered(self, verb: str, session: str, number: int, body: bytes) -> bytes:
+    def _answer_once(self, verb: str, session: str, number: int, body: bytes) -> bytes:
         """The outcome of a call, which is carried out once however often it is sent."""
         if verb == "begin":
             return dumps(self._begin(*loads(body)))
@@ -164,6 +164,6 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
     return result
 
 
-def refused(error: GnomonError, status: int) -> Response:
+def refusal(error: GnomonError, status: int) -> Response:
     facts = {"kind": type(error).__name__, "code": error.code, "what": error.what}
     return JSONResponse(facts | {"where": error.where, "why": error.why, "fix": error.fix}, status)

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import torch
 
-__all__ = ["finished"]
+__all__ = ["run_to_end"]
 
 T = TypeVar("T")
 
 
-def finished(work: Coroutine[object, object, T]) -> T:
+def run_to_end(work: Coroutine[object, object, T]) -> T:
     """The result of a coroutine. Where the calling thread runs an event loop, it runs in a thread of its own.
 
     The caller waits either way. An interrupt of the caller cancels the coroutine, waits for its end and is raised.
@@ -36,7 +36,7 @@ def beside(work: Coroutine[object, object, T]) -> T:
     """The result of a coroutine that runs in a thread of its own, with the caller's number of torch's threads."""
     threads, running = torch.get_num_threads(), list[tuple[asyncio.AbstractEventLoop, asyncio.Task[object]]]()
 
-    async def noted() -> T:
+    async def note() -> T:
         task = asyncio.current_task()
         assert task is not None
         running.append((asyncio.get_running_loop(), task))
@@ -44,7 +44,7 @@ def beside(work: Coroutine[object, object, T]) -> T:
 
     def body() -> T:
         torch.set_num_threads(threads)
-        return asyncio.run(noted())
+        return asyncio.run(note())
 
     with ThreadPoolExecutor(1, "gnomon") as thread:
         result = thread.submit(contextvars.copy_context().run, body)

@@ -16,7 +16,7 @@ import torch
 
 from gnomon.config import RunConfig
 from gnomon.config.placement import EngineKind
-from gnomon.config.sections import chained
+from gnomon.config.sections import chain_settings
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.models.folder import model_folder
@@ -66,7 +66,7 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     device and whether activations are computed again are not part of it; files are known by their hashes, not their
     paths.
     """
-    body = chained(config)
+    body = chain_settings(config)
     own = config.placement.same_numbers
     body["policy"]["attention"] = attention_of(config) if own else config.policy.attention.replace("auto", "exact")
     if body["policy"]["attention"] == "exact":

@@ -12,14 +12,14 @@ import torch
 from gnomon.config import Policy, RunConfig
 from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.engines.base import Tier
-from gnomon.envs.base import confined
+from gnomon.envs.base import check_isolation
 from gnomon.errors import GnomonError
 from gnomon.keys import Key
 from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder, table
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.monitoring.mismatch import advised, in_float16
-from gnomon.rendering import choose, joined
+from gnomon.monitoring.mismatch import advise_correction, in_float16
+from gnomon.rendering import choose, join
 from gnomon.run.find import make_env
 from gnomon.run.makers import make_engine, make_objective
 from gnomon.run.makers.actor import make_sampling
@@ -67,11 +67,11 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     """
     torch.set_num_threads(1)
     config, env = with_attention(config), make_env(config.env)
-    confined(env)
+    check_isolation(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     tasks = [task for _, task in first(env.tasks("train"), config.rollout.prompts)]
-    prompts = [joined(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
+    prompts = [join(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
     sampling = replace(make_sampling(config), stop_ids=renderer.stop)
     own, dtypes = config.placement.engine, get_args(Policy.model_fields["dtype"].annotation)
     engines = [own] if own is EngineKind.SERVICE else dict.fromkeys([EngineKind.EMBEDDED, own])
@@ -104,7 +104,7 @@ def beside(
         except GnomonError as error:
             if configs[0].placement.learner is not LearnerPlace.LOCAL:  # The error has the fix.
                 raise
-            yield from (failed(config, error) for config in configs)
+            yield from (failure_line(config, error) for config in configs)
             return
         undo.callback(close, learner)
         for config in configs:
@@ -126,10 +126,10 @@ def line(
                 engine, alternating(learner, engine), prompts, sampling, Key(config.seed).at("mismatch")
             )
     except GnomonError as error:
-        return failed(config, error)
+        return failure_line(config, error)
     metrics = {name: stat.value for name, stat in stats.items()}
     text = tokenizer.spell([int(metrics["mismatch/token"])])
-    tokens, advice = int(metrics.pop("tokens")), advised(metrics)[0]
+    tokens, advice = int(metrics.pop("tokens")), advise_correction(metrics)[0]
     return Line(
         **names(config),
         tokens=tokens,
@@ -149,7 +149,7 @@ def names(config: RunConfig) -> dict[str, str]:
     }
 
 
-def failed(config: RunConfig, error: GnomonError) -> Line:
+def failure_line(config: RunConfig, error: GnomonError) -> Line:
     return Line(**names(config), tokens=0, metrics={}, text="", advice="", finer="", failed=error.what)
 
 

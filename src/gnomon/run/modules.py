@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from gnomon.envs.blame import blamed_line, describe, quoted
+from gnomon.envs.blame import blamed_line, describe, quote
 from gnomon.errors import ConfigError, GnomonError, sibling
 from gnomon.import_path import add_working_folder
 from gnomon.workers.fork_server import WORKER
 from gnomon.workers.serialise import module_of
 
-__all__ = ["classes", "imported", "no_file", "require_outside", "unimportable"]
+__all__ = ["classes", "load_module", "no_file", "require_outside", "unimportable"]
 
 
 def no_file(name: str, attribute: str, where: str) -> ConfigError:
@@ -39,7 +39,7 @@ def classes(path: Path) -> list[str]:
     return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
-def imported(name: str, attribute: str, where: str) -> ModuleType:
+def load_module(name: str, attribute: str, where: str) -> ModuleType:
     """The module of a file or a dotted name.
 
     Args: attribute: what is wanted of it, for the fix.
@@ -67,7 +67,7 @@ def imported(name: str, attribute: str, where: str) -> ModuleType:
 
 def unimportable(name: str, error: Exception, where: str) -> ConfigError:
     """The error for a module that does not run, at the author's line."""
-    line = quoted(blamed_line(error, None))
+    line = quote(blamed_line(error, None))
     if isinstance(error, SyntaxError) and error.filename:
         line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
     fix = "correct this line, then repeat the command"
@@ -77,12 +77,12 @@ def unimportable(name: str, error: Exception, where: str) -> ConfigError:
         fix = f"{error.text.strip()}:"
     elif "frozen dataclass" in str(error):
         fix = "@dataclass(frozen=True, kw_only=True), above the class"
-    if own := hidden(error):
+    if own := shadowed_file(error):
         fix = f"mv {own} my_{own}, and import it by this name: an installed package is also called {Path(own).stem}"
     return ConfigError("E023", f"{name} cannot be imported: {describe(error)}", where=line or where, fix=fix)
 
 
-def hidden(error: Exception) -> str:
+def shadowed_file(error: Exception) -> str:
     """The file of the working folder that was not imported, because an installed package has its name; or empty."""
     of = error.obj if isinstance(error, AttributeError) else None
     name = (of.__name__ if isinstance(of, ModuleType) else getattr(error, "name", "") or "").partition(".")[0]

@@ -37,8 +37,8 @@ def spec_of(env: object) -> dict[str, Any]:
     }
     name = importable(type(env))
     if name and all(map(plain, options.values())):
-        return {"type": name, **{key: listed(value) for key, value in options.items()}}
-    options_text = {key: listed(value) if plain(value) else type(value).__qualname__ for key, value in options.items()}
+        return {"type": name, **{key: as_list(value) for key, value in options.items()}}
+    options_text = {key: as_list(value) if plain(value) else type(value).__qualname__ for key, value in options.items()}
     return {"type": OBJECT + type(env).__qualname__, **options_text}
 
 
@@ -53,7 +53,7 @@ def require_same_object(env: object, recorded: EnvConfig, folder: Path) -> None:
     if pair := adapter(recorded.type):
         was |= {"type": f":{pair[0].__qualname__}", **pair[1]}
     for key in [key for key in {**now, **was} if key not in offers.files(env)]:
-        here, there = (table.get(key, listed(default.get(key))) for table in (now, was))
+        here, there = (table.get(key, as_list(default.get(key))) for table in (now, was))
         if key == "type":
             here, there = class_name(here), class_name(there)
         if here != there:
@@ -90,7 +90,7 @@ def plain(value: object) -> bool:
     return isinstance(value, str | bool | int | float)
 
 
-def listed(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -7,11 +7,11 @@ from functools import cache
 
 from gnomon.keys import Key
 
-__all__ = ["reordered"]
+__all__ = ["reorder"]
 
 
 @cache
-def reordered(seed: int, steps: int) -> Sequence[int]:
+def reorder(seed: int, steps: int) -> Sequence[int]:
     """By step, the step whose tasks and random numbers it takes: a permutation of all steps.
 
     Args: seed: 0 leaves every step where it is.

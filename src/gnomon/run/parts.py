@@ -13,14 +13,14 @@ from gnomon.config import RunConfig
 from gnomon.config.placement import EngineKind, LearnerPlace
 from gnomon.engines.base import Engine
 from gnomon.engines.remote import RemoteEngine
-from gnomon.envs.base import Env, confined
+from gnomon.envs.base import Env, check_isolation
 from gnomon.learners.base import Closing, Learner
 from gnomon.learners.credit import Crediting
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
 from gnomon.rendering import Renderer, choose
-from gnomon.rollout.actor import Actor, Progress, unseen
+from gnomon.rollout.actor import Actor, Progress, no_progress
 from gnomon.rollout.batches import Batches
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.order import TaskOrder
@@ -99,7 +99,7 @@ class Policies:
 def build(
     config: RunConfig,
     env: Env | None = None,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
     own: OwnParts = NOTHING,
     *,
     phase: Phase = no_phase,
@@ -108,7 +108,7 @@ def build(
     torch.set_num_threads(1)  # Settings divide work among threads of Gnomon's own.
     config = with_attention(config)
     env = make_env(config.env) if env is None else env
-    confined(env)
+    check_isolation(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     judging_turns = config.rollout.judged_by == "policy"  # The question about a reply is one more turn.
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns + judging_turns)
@@ -191,7 +191,7 @@ def make_policies(
 def open_parts(
     config: RunConfig,
     env: Env | None = None,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
     own: OwnParts = NOTHING,
     *,
     phase: Phase = no_phase,

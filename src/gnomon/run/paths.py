@@ -10,10 +10,10 @@ from gnomon.models.folder import NAMED
 from gnomon.models.hub import hub_name
 from gnomon.run.data import anchored_data
 
-__all__ = ["anchored"]
+__all__ = ["anchor"]
 
 
-def anchored(config: RunConfig, env: Env) -> RunConfig:
+def anchor(config: RunConfig, env: Env) -> RunConfig:
     """The configuration with the paths of all that it reads made absolute."""
     config = anchored_data(config, env)
     policy, spec, players = config.policy, config.env, config.players

@@ -65,7 +65,7 @@ def policy_server(
     endpoint = Endpoint(model=what)
     responder = Stateless(
         renderer,
-        partial(Transcript.begun, renderer),
+        partial(Transcript.begin, renderer),
         Embedded(policy).sample,
         key=Key(seed),
         max_tokens=max_tokens,

@@ -9,13 +9,13 @@ from typing import Any
 from gnomon.audit import Axis, Finding, Severity, preflight
 from gnomon.config import RunConfig, word_of
 from gnomon.envs.base import Env
-from gnomon.envs.blame import quoted
+from gnomon.envs.blame import quote
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.run.display import Show, Teller
 from gnomon.run.objects import OBJECT
-from gnomon.run.trial import defined, limits_of
+from gnomon.run.trial import definition_place, limits_of
 
-__all__ = ["audited"]
+__all__ = ["audit_receipt"]
 
 BROKEN = (
     *("failure.raised", "failure.no_verdict", "failure.not_finite", "failure.out_of_range", "failure.no_end"),
@@ -31,7 +31,7 @@ SLOW = 60.0
 """Seconds after which the progress line names the setting that leaves an axis out."""
 
 
-def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str, Any]:
+def audit_receipt(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks.
 
     Args: show: shows the progress.
@@ -52,7 +52,7 @@ def audited(config: RunConfig, env: Env, teller: Teller, show: Show) -> dict[str
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]
         rules = [*config.audit.acknowledge, *(finding.rule for finding in report.blocking)]
-        refusals = once([refused(finding, config.env.type, env, rules) for finding in broken or report.blocking])
+        refusals = once([refusal(finding, config.env.type, env, rules) for finding in broken or report.blocking])
         raise ConfigErrors([with_code(refusals[0], report.repair), *refusals[1:]] if report.repair else refusals)
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
@@ -77,11 +77,11 @@ def with_code(error: ConfigError, code: str) -> ConfigError:
     return with_fix(error, f"use this reward:\n{lines}" + f"\n   or: {error.fix}" * bool(error.fix))
 
 
-def refused(finding: Finding, name: str, env: Env, rules: Sequence[str]) -> ConfigError:
+def refusal(finding: Finding, name: str, env: Env, rules: Sequence[str]) -> ConfigError:
     """A finding that stops a run, as an error; one that may be meant says how to accept all of them."""
     accept = f"gnomon audit {name} shows it; {word_of('audit.acknowledge', rules)} accepts it"
     if name.startswith(OBJECT):
         accept = f"audit={{'acknowledge': {list(rules)}}} in the call accepts it"
-    where = quoted(finding.where) or (defined(env) if name.startswith(OBJECT) else name)
+    where = quote(finding.where) or (definition_place(env) if name.startswith(OBJECT) else name)
     fix = finding.fix if finding.rule in BROKEN else accept
     return ConfigError("E124", f"{finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.config import RunConfig
-from gnomon.envs.base import SPLITS, Env, confined
+from gnomon.envs.base import SPLITS, Env, check_isolation
 from gnomon.envs.offers import tools
-from gnomon.envs.row_checks import numbered
+from gnomon.envs.row_checks import number_rows
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Segments, choose, joined
+from gnomon.rendering import Segments, choose, join
 from gnomon.run.find import make_env
 from gnomon.types import Task
 
@@ -59,7 +59,7 @@ def prompt_tokens(config: RunConfig, split: str = "train", index: int = 0) -> Pr
     Raises: IndexError for an index that the split does not have; as `choose`.
     """
     env = make_env(config.env)
-    confined(env)
+    check_isolation(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     task = env.tasks(split)[index]
@@ -99,7 +99,7 @@ def without_room(config: RunConfig, env: Env) -> Iterator[str]:
             )  # fmt: skip
         yield (
             f"{len(sizes)} of {len(tasks)} {split} prompts have {context} tokens (rollout.context) or more and get no "
-            f"reply: {numbered([index for index, _ in sizes])}; the longest has {longest}."
+            f"reply: {number_rows([index for index, _ in sizes])}; the longest has {longest}."
         )
 
 
@@ -107,13 +107,13 @@ def long_prompts(config: RunConfig, env: Env, tasks: Sequence[Task]) -> list[tup
     """The prompts that fill the context: number of the row, or of the task, and tokens."""
     renderer = choose(Tokenizer(model_folder(config.policy.path)), config.policy.renderer, turns=env.max_turns)
     listed, sizes = tools(env), list[tuple[int, int]]()
-    around = len(joined(renderer.start(tasks[0].messages, listed)))  # More than a template adds to a text.
+    around = len(join(renderer.start(tasks[0].messages, listed)))  # More than a template adds to a text.
     for index in range(len(tasks)):
         task = tasks[index]
         # A token has at least one byte of text, so most prompts need not be encoded.
         most = around + sum(MARKUP + len(message.content.encode()) for message in task.messages)
         if most >= config.rollout.context:
-            size = len(joined(renderer.start(task.messages, listed)))
+            size = len(join(renderer.start(task.messages, listed)))
             row = task.info.get("row")
             if size >= config.rollout.context:
                 sizes.append((row if isinstance(row, int) else index, size))
@@ -130,9 +130,9 @@ def lines(prompt: PromptTokens) -> Iterator[str]:
     yield f"task       {prompt.task}, {prompt.count} tokens"
     yield f"ends at    {' '.join(prompt.ends) or 'rollout.stop or rollout.max_tokens: the tokenizer has no end token'}"
     for segment, tokens in zip(prompt.segments, prompt.tokens, strict=True):
-        yield f"{segment.origin.value:<10} {'|'.join(map(escaped, tokens))}"
+        yield f"{segment.origin.value:<10} {'|'.join(map(escape, tokens))}"
 
 
-def escaped(token: str) -> str:
+def escape(token: str) -> str:
     """A token on one line."""
     return token.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")

@@ -36,7 +36,7 @@ from gnomon.learners.remote import RemoteLearner, answer
 from gnomon.objectives import Objective
 from gnomon.run.makers.learner import make_sharded
 from gnomon.run.makers.policy import make_device
-from gnomon.workers.serialise import packed
+from gnomon.workers.serialise import pack_value
 
 __all__ = ["start_ranks"]
 
@@ -80,7 +80,7 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
         channels[: config.ranks], pulse, lambda: reason(folder, control), lambda: end(launcher, control, folder)
     )
     try:
-        learner.start(packed((config, row, folder)))
+        learner.start(pack_value((config, row, folder)))
     except BaseException:
         learner.close()
         raise

@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
@@ -99,7 +99,7 @@ def source_problems(config: RunConfig, env: Env) -> Iterator[ConfigError]:
         return
     folder = Path(config.rollout.recorded)
     with RunReader(folder) as reader:
-        status, imported, genesis = reader.status, reader.imported, reader.genesis
+        status, imported, genesis = reader.status, reader.import_format, reader.genesis
 
     def problem(what: str, why: str, fix: str) -> ConfigError:
         return ConfigError("E079", what, where=f"rollout.recorded = {folder}", why=why, fix=fix)
@@ -188,7 +188,7 @@ def groups_of(config: RunConfig, env: Env) -> RecordedGroups:
 
 
 def config_of(folder: Path) -> RunConfig:
-    return resolve([recorded(folder / RECIPE)])[0]
+    return resolve([recorded_recipe(folder / RECIPE)])[0]
 
 
 def task_at(env: Env, split: str, index: int) -> Task:

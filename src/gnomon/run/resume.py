@@ -11,7 +11,7 @@ from gnomon.engines.base import Tier
 from gnomon.envs.base import Env
 from gnomon.run.data import require_same_data
 from gnomon.run.display import Console, Guarded
-from gnomon.run.exactness import tolerated
+from gnomon.run.exactness import tolerable_sources
 from gnomon.run.extension import Extension, extension, genesis_settings
 from gnomon.run.find import check_env_config, make_env
 from gnomon.run.makers import engine_facts, make_schedule
@@ -20,7 +20,7 @@ from gnomon.run.objects import require_same_object
 from gnomon.run.own_parts import NOTHING, OwnParts, require_own_parts, source_of
 from gnomon.run.parts import open_parts
 from gnomon.run.session import task_at, train_until_stopped
-from gnomon.run.trust import signature, unsigned
+from gnomon.run.trust import signature, unsigned_code
 from gnomon.store import Record, Recorded, Run, RunReader
 
 __all__ = ["resume"]
@@ -67,13 +67,13 @@ def resume(
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
     with Run.resume(folder) as store, open_parts(config, env, teller.progress, own, phase=teller.phase) as parts:
         now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
-        store.tolerate = tolerated(reader, config, env, now, accept_divergence)
+        store.tolerate = tolerable_sources(reader, config, env, now, accept_divergence)
         store.rewind(0)
         first = opening(genesis_settings(reader, other.before, config), env)
         first |= {name: reader.genesis[name] for name in REGISTERED if name in reader.genesis}
         store.append([Record(kind="genesis", body=first)])  # E403 if recipe or model have changed.
         if other.recipe:
-            signed = "" if unsigned(reader, config) else signature(other.recipe)
+            signed = "" if unsigned_code(reader, config) else signature(other.recipe)
             store.extend(other.body, other.recipe, {"signed": signed})
             teller.message(f"Extended: {other.text}.{rate_text(other, reader.steps)}")
         if parts.engine.tier is Tier.MEASURED:

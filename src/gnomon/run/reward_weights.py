@@ -9,7 +9,7 @@ from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError
 from gnomon.run.trial import trial
 from gnomon.types import Verdict
-from gnomon.verifiers.prices import Price, pay, undeclared
+from gnomon.verifiers.prices import Price, pay, undeclared_parts
 
 __all__ = ["RULE", "weigh"]
 
@@ -62,4 +62,4 @@ def problems(judgements: Sequence[Judgement], prices: Sequence[Price]) -> list[s
         for judgement in judgements
         if judgement.status is not None
     ]
-    return [sentence for verdict in verdicts for sentence in undeclared(prices, verdict)]
+    return [sentence for verdict in verdicts for sentence in undeclared_parts(prices, verdict)]

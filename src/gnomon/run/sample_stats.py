@@ -11,7 +11,7 @@ from gnomon.keys import Key
 from gnomon.learners import batch as learning
 from gnomon.learners.base import Learner
 from gnomon.learners.mismatch import mismatch
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.stats import Max, Stats, Sum
 from gnomon.types import Completion, Request, Sampling
 
@@ -29,7 +29,7 @@ def sample_stats(
         Request(prompt_ids=prompt, key=key.at("sample", number=number).bytes, sampling=sampling)
         for number, prompt in enumerate(prompts)
     ]
-    replies = finished(sample_all(engine, requests))
+    replies = run_to_end(sample_all(engine, requests))
     rows = [row(request, each, number) for number, (request, each) in enumerate(zip(requests, replies, strict=True))]
     logp = torch.cat([torch.from_numpy(each) for each in learner.score(rows, sampling.temperature)]).double()
     behavior = torch.cat([each.behavior_logp for each in rows])

@@ -14,14 +14,14 @@ from gnomon.keys import Key
 from gnomon.objectives import Data
 from gnomon.rollout.actor import Actor
 from gnomon.run.display import Console
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.run.parts import Parts, here, open_parts
 from gnomon.run.start import start
 from gnomon.store.checkpoints import checkpoint_folders
 from gnomon.training.evaluate import first
 from gnomon.types import Conclusion, Task
 
-__all__ = ["BAND", "OWN", "PASS_AT", "ROLLOUTS", "WINDOW", "Sanity", "answered", "gate", "sanity", "solvable"]
+__all__ = ["BAND", "OWN", "PASS_AT", "ROLLOUTS", "WINDOW", "Sanity", "gate", "sanity", "share_correct", "solvable"]
 
 FEWEST = 8
 """Tasks on which an objective can be judged."""
@@ -72,7 +72,7 @@ def sometimes_solved(config: RunConfig, parts: Parts, console: Console, candidat
         f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}."
     )
     offered = first(parts.env.tasks("train"), candidates)
-    solved = finished(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
+    solved = run_to_end(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
     if len(solved) < FEWEST:
         raise ConfigError(
             "E038",
@@ -94,7 +94,7 @@ def own_answers(
     for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
         parts.learner.load_state(checkpoint)
         parts.actor.engine.load(parts.learner.publish())
-        curve[end - WINDOW : end] = [finished(answered(parts.actor, pairs, key))] * WINDOW
+        curve[end - WINDOW : end] = [run_to_end(share_correct(parts.actor, pairs, key))] * WINDOW
     return curve
 
 
@@ -144,7 +144,7 @@ async def solvable(actor: Actor, candidates: Sequence[tuple[int, Task]], key: Ke
     return [group.index for group, share in zip(groups, shares, strict=True) if low <= share <= high]
 
 
-async def answered(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key) -> float:
+async def share_correct(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key) -> float:
     """The fraction of correct answers among the policy's own."""
     groups = await actor.rollouts(tasks, key, OWN)
     return sum(rollout.verdict.correct for group in groups for rollout in group.rollouts) / (OWN * len(groups))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.config.placement import LearnerPlace
 from gnomon.errors import RunError
 from gnomon.models.folder import model_folder
@@ -31,7 +31,7 @@ def saved_policy(name: str, precision: Precision) -> Policy:
     if not (folder / RECIPE).is_file():
         return Policy.load(model_folder(name), precision)
     with RunReader(folder) as reader:
-        config, _ = resolve([recorded(folder / RECIPE)])
+        config, _ = resolve([recorded_recipe(folder / RECIPE)])
         return trained_policy(reader, config, checkpoint(folder, step), precision)
 
 

@@ -18,13 +18,13 @@ from gnomon.errors import ResourceError
 from gnomon.images import SHELF
 from gnomon.keys import Key
 from gnomon.rendering import Proven, Renderer
-from gnomon.rollout.actor import Progress, unseen
+from gnomon.rollout.actor import Progress, no_progress
 from gnomon.rollout.continuing import FailurePrefixes
 from gnomon.rollout.played import Kept
 from gnomon.rollout.replay import Replay
 from gnomon.run.display import Console, Guarded, Phase, no_phase
 from gnomon.run.interrupt import gentle_interrupt
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.run.losses import Losing, Losses
 from gnomon.run.makers import make_observers
 from gnomon.run.mismatch import finer
@@ -55,7 +55,7 @@ def train_until_stopped(
         if isinstance(part, Replay | FailurePrefixes):
             part.own = RecordedGroups(store.folder, config.seed, partial(task_at, parts.env))
     tell(numerics(parts.engine.tier, parts.mismatch))
-    if (format_text := continued(parts.actor.renderer)) and parts.actor.env.max_turns != 1:
+    if (format_text := continuation(parts.actor.renderer)) and parts.actor.env.max_turns != 1:
         tell(format_text)
     if isinstance(parts.engine, Grouping) and parts.engine.grouping:
         tell(parts.engine.grouping)
@@ -73,14 +73,14 @@ def train_until_stopped(
         sets=parts.sets,
     )
     try:
-        with gentle_interrupt(recorder), memory_errors(store.folder), SHELF.opened(store.folder / IMAGES):
-            finished(loop)
+        with gentle_interrupt(recorder), memory_errors(store.folder), SHELF.keep_in(store.folder / IMAGES):
+            run_to_end(loop)
     except BaseException as error:
-        recorder.ended(RunStatus.FAILED if isinstance(error, Exception) else RunStatus.INTERRUPTED)
+        recorder.report_end(RunStatus.FAILED if isinstance(error, Exception) else RunStatus.INTERRUPTED)
         raise
 
 
-def continued(renderer: Renderer) -> str:
+def continuation(renderer: Renderer) -> str:
     """The same, for the reader of a run."""
     if not isinstance(renderer, Proven):
         return ""
@@ -106,7 +106,7 @@ def task_at(env: Env, split: str, index: int) -> Task:
 
 
 def measure(
-    config: RunConfig, progress: Progress = unseen, phase: Phase = no_phase, env: Env | None = None
+    config: RunConfig, progress: Progress = no_progress, phase: Phase = no_phase, env: Env | None = None
 ) -> dict[str, Evaluation]:
     """The policy's evaluation on held-out tasks, under an empty name, and those of the evaluation sets.
 
@@ -116,8 +116,8 @@ def measure(
     with open_parts(here(config), env, progress, phase=phase) as parts:
         parts.engine.load(parts.learner.publish())
         held_out = first(parts.env.tasks("test"), config.eval.tasks)
-        main = finished(evaluate(parts.actor, held_out, key.at("eval"), config.eval))
-        return {"": main, **{each.name: finished(each.evaluate(key, parts.actor)) for each in parts.sets}}
+        main = run_to_end(evaluate(parts.actor, held_out, key.at("eval"), config.eval))
+        return {"": main, **{each.name: run_to_end(each.evaluate(key, parts.actor)) for each in parts.sets}}
 
 
 WORDS = ("can't allocate memory", "not enough memory", "CUDA out of memory", "could not create a primitive")

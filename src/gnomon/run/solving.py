@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.config import RunConfig
 from gnomon.keys import Key
-from gnomon.run.loops import finished
+from gnomon.run.loops import run_to_end
 from gnomon.run.parts import here, open_parts
 from gnomon.training import evaluate, first
 from gnomon.types import Status
@@ -47,9 +47,9 @@ def solving(config: RunConfig) -> Solving:
     with open_parts(here(config)) as parts:
         parts.engine.load(parts.learner.publish())
         tasks = first(parts.env.tasks("test"), config.eval.tasks)
-        finished(evaluate(parts.actor, tasks[:1], key.at("eval"), config.eval))
+        run_to_end(evaluate(parts.actor, tasks[:1], key.at("eval"), config.eval))
         began = time.perf_counter()
-        evaluation = finished(evaluate(parts.actor, tasks, key.at("eval"), config.eval))
+        evaluation = run_to_end(evaluate(parts.actor, tasks, key.at("eval"), config.eval))
         seconds = time.perf_counter() - began
     return Solving(
         policy=config.policy.path,

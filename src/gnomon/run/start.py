@@ -20,14 +20,14 @@ from gnomon.rollout.programs import require_program
 from gnomon.run.display import Console, Guarded, Teller
 from gnomon.run.exactness import reasons
 from gnomon.run.find import make_env
-from gnomon.run.hub_models import pinned
+from gnomon.run.hub_models import pin_models
 from gnomon.run.makers import engine_facts
 from gnomon.run.makers.policy import attention_of
 from gnomon.run.manifest import manifest, opening
 from gnomon.run.own_parts import NOTHING, OwnParts, require_own_parts, source_of
 from gnomon.run.parts import Parts, open_parts
-from gnomon.run.paths import anchored
-from gnomon.run.preflight import audited
+from gnomon.run.paths import anchor
+from gnomon.run.preflight import audit_receipt
 from gnomon.run.prompt_tokens import without_room
 from gnomon.run.reward_weights import weigh
 from gnomon.run.session import train_until_stopped
@@ -54,8 +54,8 @@ def start(
     """
     require_own_parts(config, own, folder)
     env = make_env(config.env) if env is None else env
-    config = anchored(config, env)
-    fixed = pinned(config)
+    config = anchor(config, env)
+    fixed = pin_models(config)
     teller = Guarded(console)
     announce(config, env, teller)
     with open_parts(
@@ -65,7 +65,7 @@ def start(
             teller.message(f"{parts.objective.name}: in episodes of one turn there are no observations to train on.")
         try:
             with teller.phase("auditing the verifier") as show:
-                receipt = audited(config, env, teller, show)
+                receipt = audit_receipt(config, env, teller, show)
         except BaseException:
             parts.actor.workers.close()
             raise

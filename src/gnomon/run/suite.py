@@ -18,7 +18,7 @@ from gnomon.run.find import check_env_config, check_policy_config, make_env
 from gnomon.run.subject import with_checkpoints
 from gnomon.stats import Interval
 
-__all__ = ["SUITE", "Result", "pinned", "suite", "suite_text", "write_pins"]
+__all__ = ["SUITE", "Result", "pinned_hashes", "suite", "suite_text", "write_pins"]
 
 MATH = {"type": "dataset", "prompt": "problem", "verifier": "math"}
 OPTIONS = ",".join(["Correct Answer", *(f"Incorrect Answer {number}" for number in (1, 2, 3))])
@@ -142,7 +142,7 @@ def rows_hash(name: str, config: RunConfig, pin: str) -> str:
     return sha256
 
 
-def pinned(path: Path | None) -> dict[str, str]:
+def pinned_hashes(path: Path | None) -> dict[str, str]:
     """The SHA-256 of the rows of each set in a file; empty for no file. Raises: ConfigError E164."""
     if path is None or not path.exists():
         return {}

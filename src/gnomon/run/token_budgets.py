@@ -20,7 +20,7 @@ def require_token_budgets(config: RunConfig, env: Env, row: Objective) -> None:
         return
     offered, rollout = offers.token_budgets(env), config.rollout
     if offered is None:
-        raise refused(
+        raise refusal(
             f"{row.name} needs a reward at every token budget, and the environment has no budgets",
             type(env).__name__,
             "the environment does not have `token_budgets`",
@@ -54,8 +54,8 @@ def require_token_budgets(config: RunConfig, env: Env, row: Objective) -> None:
         ),
     ):
         if unfit:
-            raise refused(what, "rollout" if fix.startswith("rollout") else "objective.type", why, fix)
+            raise refusal(what, "rollout" if fix.startswith("rollout") else "objective.type", why, fix)
 
 
-def refused(what: str, where: str, why: str, fix: str) -> ConfigError:
+def refusal(what: str, where: str, why: str, fix: str) -> ConfigError:
     return ConfigError("E119", what, where=where, why=why, fix=fix)

@@ -13,15 +13,15 @@ from gnomon.audit import LIMITS, Judgement, VerdictLimits, subject_of
 from gnomon.audit.judging import Unopened, VerifierWorkers
 from gnomon.config.sections import Workers
 from gnomon.envs import Env, SingleTurn
-from gnomon.envs.base import SPLITS, confined
-from gnomon.envs.blame import blamed_line, describe, quoted
+from gnomon.envs.base import SPLITS, check_isolation
+from gnomon.envs.blame import blamed_line, describe, quote
 from gnomon.envs.episodes import replies
 from gnomon.errors import GnomonError, VerifierError
 from gnomon.integrations.rewarded import Rewarded
 from gnomon.integrations.rewards.base import outward
 from gnomon.types import Task
 
-__all__ = ["defined", "limits_of", "trial"]
+__all__ = ["definition_place", "limits_of", "trial"]
 
 TASKS = 4
 """Train tasks whose replies are judged."""
@@ -44,7 +44,7 @@ def trial(env: Env, limits: VerdictLimits = LIMITS) -> list[Judgement]:
     Raises: VerifierError E105 for a score that is none, E107 for code that raises or has too little memory, E109 for an
         environment that does not reach another process.
     """
-    confined(env)
+    check_isolation(env)
     rows, subject = places(env), subject_of(env, count=TASKS, limits=limits)
     tried = len(subject.tasks)
     subject = replace(subject, tasks=subject.tasks + tuple(task for _, task in rows))
@@ -52,7 +52,7 @@ def trial(env: Env, limits: VerdictLimits = LIMITS) -> list[Judgement]:
         workers = VerifierWorkers(subject, workers=1)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise VerifierError(
-            "E109", f"{subject.name} cannot be sent to another process: {describe(error)}", where=defined(env),
+            "E109", f"{subject.name} cannot be sent to another process: {describe(error)}", where=definition_place(env),
             why="verifiers run in worker processes",
             fix="open files, locks and connections inside the function that uses them, not in a field",
         ) from error  # fmt: skip
@@ -63,12 +63,15 @@ def trial(env: Env, limits: VerdictLimits = LIMITS) -> list[Judgement]:
                 (judgement,) = workers.judge([(index, reply)])
             except ImportError as error:
                 raise VerifierError(
-                    "E109", f"{subject.name} cannot be imported in another process", where=defined(env), why=str(error)
+                    "E109",
+                    f"{subject.name} cannot be imported in another process",
+                    where=definition_place(env),
+                    why=str(error),
                 ) from error
             if judgement.resource == "memory":
                 raise too_large(env, judgement, limits)
             if judgement.outcome in ("raised", "invalid") and not math.isfinite(judgement.reward):
-                raise broken(env, judgement)
+                raise judging_error(env, judgement)
             judgements.append(judgement)
         judgements += every_row(env, workers, rows, tried)
     if outside := next((each for each in judgements if each.outcome in ("raised", "invalid")), None):
@@ -95,7 +98,7 @@ def every_row(env: Env, workers: VerifierWorkers, rows: Sequence[tuple[str, Task
         size = min(2 * size, 256)
     bad = [each for each in judgements if each.outcome in ("raised", "invalid") and not math.isfinite(each.reward)]
     if bad:
-        error, names = broken(env, bad[0]), [rows[each.index - first][0] for each in bad]
+        error, names = judging_error(env, bad[0]), [rows[each.index - first][0] for each in bad]
         answer = rows[bad[0].index - first][1].answer
         more = f"; {len(names)} rows have no verdict: {', '.join(names[:10])}{' …' * (len(names) > 10)}"
         raise VerifierError(
@@ -118,7 +121,7 @@ def replies_of(env: Env, count: int) -> Iterator[tuple[int, str]]:
             raise
         except Exception as error:
             raise VerifierError(
-                "E107", f"the solution raised {describe(error)}", where=quoted(blamed_line(error, env)),
+                "E107", f"the solution raised {describe(error)}", where=quote(blamed_line(error, env)),
                 why=f"it was called for train task {index}", fix="correct this line and start again",
             ) from error  # fmt: skip
         stated = () if isinstance(env, SingleTurn) else (str(task.answer),)
@@ -126,19 +129,19 @@ def replies_of(env: Env, count: int) -> Iterator[tuple[int, str]]:
             yield index, reply
 
 
-def broken(env: Env, judgement: Judgement) -> VerifierError:
+def judging_error(env: Env, judgement: Judgement) -> VerifierError:
     """The error for code that gives no verdict, at the author's line."""
     kind, _, message = judgement.detail.partition(": ")
     if kind == Unopened.__name__:
         what = f"{type(env).__name__} cannot be imported in another process: {message}"
-        return VerifierError("E109", what, where=defined(env), why="verifiers run in worker processes")
-    where = quoted(judgement.place) or defined(env)
+        return VerifierError("E109", what, where=definition_place(env), why="verifiers run in worker processes")
+    where = quote(judgement.place) or definition_place(env)
     why = f"it was judging the reply {judgement.reply!r:.80} to train task {judgement.index}"
     if own := judgement.error:
         return VerifierError(
             own.code, own.what, where=own.where or where, why="; ".join(filter(None, (own.why, why))), fix=own.fix
         )
-    fix = corrected(where, judgement.detail) or "correct this line and start again; nothing was started"
+    fix = correction(where, judgement.detail) or "correct this line and start again; nothing was started"
     if kind == "NoScore":
         return VerifierError("E105", message, where=where, why=why, fix=fix)
     if judgement.outcome == "invalid":
@@ -149,7 +152,7 @@ def broken(env: Env, judgement: Judgement) -> VerifierError:
 def too_large(env: Env, judgement: Judgement, limits: VerdictLimits) -> VerifierError:
     """The error for a verifier that does not fit into the memory of a worker."""
     return VerifierError(
-        "E107", f"the verifier needs {judgement.detail}", where=defined(env),
+        "E107", f"the verifier needs {judgement.detail}", where=definition_place(env),
         why=f"it was judging the reply {judgement.reply!r:.80} to train task {judgement.index}, as workers do in a run",
         fix=limits.more_memory,
     )  # fmt: skip
@@ -161,7 +164,7 @@ def out_of_range(env: Env, first: Judgement, rewards: Sequence[float]) -> Verifi
     what = first.detail.removeprefix("NoScore: ").partition(";")[0]
     return VerifierError(
         "E105", what if first.outcome == "raised" else f"the verifier returned {what}",
-        where=quoted(first.place) or defined(env),
+        where=quote(first.place) or definition_place(env),
         why=f"the replies that were tried earn from {min(rewards):g} to {max(rewards):g}",
         fix=f"reward_range=({low:g}, {top:g}), where a correct reply earns {top:g}",
     )  # fmt: skip
@@ -170,7 +173,7 @@ def out_of_range(env: Env, first: Judgement, rewards: Sequence[float]) -> Verifi
 MISSPELLED = re.compile(r"(?:no attribute|name) '(\w+)'.* Did you mean: '(\w+)'")
 
 
-def corrected(where: str, detail: str) -> str:
+def correction(where: str, detail: str) -> str:
     """The author's line with the name that was meant; the empty text where Python suggests none.
 
     Args: where: `file.py:3, in check: line`; detail: what the line raised.
@@ -179,6 +182,6 @@ def corrected(where: str, detail: str) -> str:
     return re.sub(rf"\b{match[1]}\b", match[2], line) if match else ""
 
 
-def defined(env: Env) -> str:
+def definition_place(env: Env) -> str:
     """Where the author's judging function begins."""
-    return quoted(blamed_line(RuntimeError(), env)) or type(env).__name__
+    return quote(blamed_line(RuntimeError(), env)) or type(env).__name__

@@ -15,13 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.envs import ENVS
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE
 
-__all__ = ["ask_trust", "code_of", "require_trusted", "signature", "unsigned"]
+__all__ = ["ask_trust", "code_of", "require_trusted", "signature", "unsigned_code"]
 
 SIGNED = "signed"
 """Where a manifest holds the signature."""
@@ -80,7 +80,7 @@ def key() -> bytes:
     return content
 
 
-def unsigned(reader: RunReader, config: RunConfig) -> list[str]:
+def unsigned_code(reader: RunReader, config: RunConfig) -> list[str]:
     """The code that a run folder names and this user has not trained with here."""
     names = code_of(config)
     if not names:
@@ -95,7 +95,7 @@ def unsigned(reader: RunReader, config: RunConfig) -> list[str]:
 
 def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
     """Raises: ConfigError E052 for code that is not trusted."""
-    if not trust and (names := unsigned(reader, config)):
+    if not trust and (names := unsigned_code(reader, config)):
         raise ConfigError(
             "E052",
             f"the run folder uses code that you have not trained with on this machine: {', '.join(names)}",
@@ -108,7 +108,7 @@ def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
 def ask_trust(folder: Path, ask: Callable[[str], bool]) -> bool:
     """Whether a person lets the code of a run folder run. Args: ask: shows a question and returns yes or no."""
     with RunReader(folder) as reader:
-        config, _ = resolve([recorded(folder / RECIPE)])
-        names = unsigned(reader, config)
+        config, _ = resolve([recorded_recipe(folder / RECIPE)])
+        names = unsigned_code(reader, config)
     what = f"{folder} uses code that you have not trained with on this machine"
     return not names or ask(f"{what}: {', '.join(names)}. Run it?")

@@ -14,7 +14,7 @@ from typing import Any
 from gnomon.repeats import Repeats
 from gnomon.sandbox.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Resource, Value, Work
 from gnomon.sandbox.reports import Reports, ending, text
-from gnomon.sandbox.run import NONCE, encoded
+from gnomon.sandbox.run import NONCE, encode
 from gnomon.sandbox.worker import SandboxWorker, cpu_clock, whole_seconds
 
 __all__ = ["Execution", "Lost"]
@@ -34,7 +34,7 @@ class Execution:
         self.outcome: Outcome | Lost | None = None
         self.clean = False
         """Whether the sandbox can be reused for another job."""
-        self.inputs = [encoded(list(words)) for words in work.inputs] if isinstance(work, Job) else list(work.stdins)
+        self.inputs = [encode(list(words)) for words in work.inputs] if isinstance(work, Job) else list(work.stdins)
         if isinstance(work, Program) and any(len(stdin) > limits.file_bytes for stdin in work.stdins):
             raise ValueError(f"a standard input is longer than file_bytes, which is {limits.file_bytes}")
         self.runs = 1 if isinstance(work, Job) else len(self.inputs)

@@ -23,7 +23,7 @@ import sys
 from typing import Any
 
 from gnomon.sandbox import confine
-from gnomon.sandbox.run import FILES, framed, run
+from gnomon.sandbox.run import FILES, frame, run
 
 __all__ = ["HEAD", "main", "pack"]
 
@@ -174,7 +174,7 @@ def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any
     nonce = bytes.fromhex(work["nonce"])
 
     def send(line: list[Any]) -> None:
-        rest = framed(line, nonce)
+        rest = frame(line, nonce)
         while rest:
             rest = rest[os.write(result, rest) :]
 

@@ -107,7 +107,7 @@ def capabilities(levels: Iterable[str] = LEVELS, *, unsafe: bool = False) -> Cap
     probes: dict[str, tuple[Probe, ...]] = {}
     for level in levels:
         try:
-            probes[level] = probed(level, os.environ.get("PATH", ""))
+            probes[level] = probe_level(level, os.environ.get("PATH", ""))
         except ResourceError as error:
             if not unsafe:
                 raise
@@ -156,7 +156,7 @@ def version(path: str) -> str:
 
 
 @cache
-def probed(level: str, path: str) -> tuple[Probe, ...]:
+def probe_level(level: str, path: str) -> tuple[Probe, ...]:
     """The probes of one level, cached. Args: path: the search path for programs; part of the cache key."""
     with socket.socket() as listener:  # A service of the host that confined code must not reach.
         listener.bind(("127.0.0.1", 0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from gnomon.sandbox.job import Err, Exceeded, Ok, Resource, Value
-from gnomon.sandbox.run import HEAD, NONCE, decoded
+from gnomon.sandbox.run import HEAD, NONCE, decode
 
 __all__ = ["Reports", "ending"]
 
@@ -55,7 +55,7 @@ class Reports:
     def read(self, line: bytes) -> None:
         """Parse one report."""
         try:
-            parsed = decoded(line)
+            parsed = decode(line)
         except (ValueError, RecursionError):
             self.forged = "a report that is not JSON"
             return

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from typing import Any
 
-__all__ = ["FILES", "HEAD", "NONCE", "decoded", "encoded", "framed", "run"]
+__all__ = ["FILES", "HEAD", "NONCE", "decode", "encode", "frame", "run"]
 
 HEAD, NONCE = 4, 16
 """Sizes in bytes of the length and of the nonce before every report."""
@@ -37,18 +37,18 @@ LONG_BITS = 13_000
 Report = Callable[[list[Any]], None]
 
 
-def framed(report: list[Any], nonce: bytes) -> bytes:
+def frame(report: list[Any], nonce: bytes) -> bytes:
     """A report as JSON, with its length and nonce in front."""
     body = json.dumps(report, check_circular=False).encode()
     return len(body).to_bytes(HEAD, "little") + nonce + body
 
 
-def encoded(value: Any) -> str:
+def encode(value: Any) -> str:
     """A value as JSON, with integers of any length. Raises: TypeError if a dictionary key is not a text."""
     return json.dumps(plain(value), check_circular=False)
 
 
-def decoded(line: str | bytes) -> Any:
+def decode(line: str | bytes) -> Any:
     """The value that was encoded. Takes time linear in the length, also for integers."""
     return json.loads(line, object_hook=whole)
 
@@ -98,7 +98,7 @@ def run(work: dict[str, Any], send: Report) -> int:
             return status
     else:
         status = 0
-    return called(work, module, send) if work["call"] else ended(module, status)
+    return call_all(work, module, send) if work["call"] else end_program(module, status)
 
 
 class Folder(FileFinder):
@@ -131,7 +131,7 @@ def file(source: str, path: str) -> types.ModuleType:
     return module
 
 
-def called(work: dict[str, Any], module: types.ModuleType, send: Report) -> int:
+def call_all(work: dict[str, Any], module: types.ModuleType, send: Report) -> int:
     """Call the function of a job with every input. Returns: the exit status."""
     try:
         function = eval(work["call"], module.__dict__)
@@ -139,10 +139,10 @@ def called(work: dict[str, Any], module: types.ModuleType, send: Report) -> int:
         return report_error(error, send)
     for text in work["inputs"]:
         try:
-            report = ["ok", plain(function(*decoded(text)))]
+            report = ["ok", plain(function(*decode(text)))]
             json.dumps(report)
         except BaseException as error:
-            if resource := exhausted(error):
+            if resource := exhausted_resource(error):
                 send(["exceeded", resource])
                 return 1
             report = ["err", *name_and_message(error)]
@@ -152,7 +152,7 @@ def called(work: dict[str, Any], module: types.ModuleType, send: Report) -> int:
     return 0
 
 
-def ended(module: types.ModuleType, status: int) -> int:
+def end_program(module: types.ModuleType, status: int) -> int:
     """End a program as the interpreter does: wait for its threads, call its exit functions, delete its objects.
 
     Without the end of the interpreter itself, which takes ten times as long. Returns: the exit status.
@@ -169,7 +169,7 @@ def ended(module: types.ModuleType, status: int) -> int:
 
 def report_error(error: BaseException, send: Report) -> int:
     """Report the error that ended the source, also as the interpreter does. Returns: the exit status."""
-    resource = exhausted(error)
+    resource = exhausted_resource(error)
     send(["exceeded", resource] if resource else ["raised", *name_and_message(error)])
     with contextlib.suppress(BaseException):
         inner = error.__traceback__.tb_next if error.__traceback__ else None  # The first frame is `run`.
@@ -185,7 +185,7 @@ def name_and_message(error: BaseException) -> tuple[str, str]:
         return "Exception", "it has no readable message"
 
 
-def exhausted(error: BaseException) -> str:
+def exhausted_resource(error: BaseException) -> str:
     """The resource whose limit caused an exception; empty for other exceptions."""
     if isinstance(error, MemoryError):
         return "memory"

@@ -153,9 +153,9 @@ class Sandbox:
         if execution.repeats.another():
             execution.outcome = None
             return None
-        return self._lost(execution)
+        return self._loss(execution)
 
-    def _lost(self, execution: Execution) -> Outcome:
+    def _loss(self, execution: Execution) -> Outcome:
         """The outcome of a job whose sandbox died on each try. The job is at fault if a new sandbox runs a test job."""
         try:
             again, _ = alone(self._plan, CHECK)

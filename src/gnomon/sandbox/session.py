@@ -171,7 +171,7 @@ class RawSession:
             while len(rest) < line.get("folder", 0) and (piece := self._control.recv(PIECE)):
                 rest += piece
         if rest:
-            self.folder = unpacked(bytes(rest))
+            self.folder = unpack(bytes(rest))
 
     @property
     def output(self) -> int:
@@ -269,7 +269,7 @@ def ready(descriptor: int, event: int, seconds: float) -> bool:
     return bool(poll.poll(1000 * seconds))
 
 
-def unpacked(archive: bytes) -> dict[str, bytes]:
+def unpack(archive: bytes) -> dict[str, bytes]:
     """The files of an archive by path, as far as it is sound, without files whose names are not UTF-8."""
     import tarfile  # Imported here, because judging workers do not need it.
 

@@ -158,12 +158,12 @@ def rows_of(db: sqlite3.Connection, folder: Path, number: int, **where: Any) -> 
 
 def give_up(db: sqlite3.Connection, seq: int, previous: bytes, why: str) -> None:
     """Move the chain from `seq` on to a new attempt, inside the caller's transaction."""
-    number = _opened(db)
+    number = _open(db)
     db.execute(
         f"INSERT INTO given_up (attempt, {COLUMNS}) SELECT ?, {COLUMNS} FROM records WHERE seq >= ?", (number, seq)
     )
     db.execute("DELETE FROM records WHERE seq >= ?", (seq,))
-    _closed(db, number, seq, previous, why, failed=False)
+    _close(db, number, seq, previous, why, failed=False)
 
 
 def set_aside(db: sqlite3.Connection, seq: int, previous: bytes, records: Sequence[Record], why: str) -> None:
@@ -175,21 +175,21 @@ def set_aside(db: sqlite3.Connection, seq: int, previous: bytes, records: Sequen
     for position, record in enumerate(records, start=seq):
         rows.append(pack(position, head, record))
         head = rows[-1][7]
-    number = _opened(db)
+    number = _open(db)
     if not rows or db.execute("SELECT 1 FROM attempts WHERE head = ?", (head,)).fetchone():
         return
     marks = ", ?" * len(rows[0])
     db.executemany(f"INSERT INTO given_up (attempt, {COLUMNS}) VALUES ({number}{marks})", rows)
-    _closed(db, number, seq, previous, why, failed=True)
+    _close(db, number, seq, previous, why, failed=True)
 
 
-def _opened(db: sqlite3.Connection) -> int:
+def _open(db: sqlite3.Connection) -> int:
     for table in TABLES:
         db.execute(table)
     return int(db.execute("SELECT coalesce(max(attempt), 0) + 1 FROM attempts").fetchone()[0])
 
 
-def _closed(db: sqlite3.Connection, number: int, seq: int, previous: bytes, why: str, *, failed: bool) -> None:
+def _close(db: sqlite3.Connection, number: int, seq: int, previous: bytes, why: str, *, failed: bool) -> None:
     rows = db.execute("SELECT hash, step FROM given_up WHERE attempt = ? ORDER BY seq", (number,)).fetchall()
     facts = (number, time.time(), int(failed), seq, rows[0][1], previous, rows[-1][0], len(rows), why)
     db.execute(f"INSERT INTO attempts ({NAMES}) VALUES (?{', ?' * (len(facts) - 1)})", facts)

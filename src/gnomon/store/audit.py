@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnomon.errors import RunError
 from gnomon.store.checkpoints import checkpoint_folders, examine
-from gnomon.store.journal import damaged, digest
+from gnomon.store.journal import damage_error, digest
 from gnomon.store.layout import MANIFEST, PREDICTION, RECIPE, ROOT, RunStatus, glance, link, unpack
 from gnomon.store.reader import RunReader
 
@@ -81,7 +81,7 @@ def _texts(reader: RunReader) -> list[RunError]:
         path = reader.folder / name
         if not path.is_file():
             faults.append(_bad(reader, name, "it is missing"))
-        elif sha256(path.read_bytes()).hexdigest() != reader.recorded(name):
+        elif sha256(path.read_bytes()).hexdigest() != reader.recorded_hash(name):
             faults.append(_bad(reader, name, "it differs from the one that the run was started with"))
     return faults
 
@@ -125,7 +125,7 @@ def _chain(reader: RunReader) -> tuple[int, str, list[RunError]]:
 
 def _indexes(reader: RunReader) -> list[RunError]:
     problem = reader.structure()
-    return [damaged(reader.folder, f"the database is inconsistent: {problem}")] if problem else []
+    return [damage_error(reader.folder, f"the database is inconsistent: {problem}")] if problem else []
 
 
 def _attempts(reader: RunReader) -> list[RunError]:
@@ -135,7 +135,7 @@ def _attempts(reader: RunReader) -> list[RunError]:
         if attempt.number != number:
             return [*faults, _bad(reader, f"attempt {number}", "it is missing")]
         try:
-            why = reader.broken(attempt)
+            why = reader.damage(attempt)
         except RunError as error:
             why = f"{error.what}: {error.why}"
         if why:

@@ -46,7 +46,7 @@ __all__ = [
     "floats_of",
     "halves",
     "logprobs_of",
-    "packed",
+    "pack_floats",
     "rollout_of",
     "task_of",
     "text_of",
@@ -142,7 +142,7 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
     body = {
         "reply": rollout.text,
         "token_ids": [token for completion in completions for token in completion.token_ids],
-        "logprobs": packed([logp for completion in completions for logp in completion.logprobs]),
+        "logprobs": pack_floats([logp for completion in completions for logp in completion.logprobs]),
         "tokens": rollout.tokens,
         "finish": completions[-1].finish.value if turns else "",
         "stop": rollout.stop.value,
@@ -166,7 +166,7 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
     if not is_flat(rollout, first):
         body |= {"player": rollout.player, "turns": list(turn_bodies(turns))}
     elif completions[0].changes:
-        body["changes"] = listed(completions[0])
+        body["changes"] = list_versions(completions[0])
     return body
 
 
@@ -176,14 +176,14 @@ def is_flat(rollout: Rollout, first: Turn | None) -> bool:
         return False
     (turn,) = rollout.turns
     same = (turn.prompt_ids, turn.segments, turn.fork) == (first.prompt_ids, first.segments, 0)
-    return same and turn.messages == rollout.task.messages and joined(turn.segments) in ((), turn.prompt_ids)
+    return same and turn.messages == rollout.task.messages and join(turn.segments) in ((), turn.prompt_ids)
 
 
 def turn_bodies(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
     """The bodies of turns: the tokens that each adds to the turn before, or to a new sequence (`fork`)."""
     before: Turn | None = None
     for turn in turns:
-        expected = continued(before, turn.fork) + joined(turn.segments)
+        expected = earlier_tokens(before, turn.fork) + join(turn.segments)
         yield {
             "messages": plain_messages(turn.messages),
             "segments": [[segment.origin.value, list(segment.token_ids)] for segment in turn.segments],
@@ -193,12 +193,12 @@ def turn_bodies(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
             "version": turn.completion.version,
             "fork": turn.fork,
             **({} if turn.prompt_ids == expected else {"prompt_ids": list(turn.prompt_ids)}),
-            **({"changes": listed(turn.completion)} if turn.completion.changes else {}),
+            **({"changes": list_versions(turn.completion)} if turn.completion.changes else {}),
         }
         before = turn
 
 
-def listed(completion: Completion) -> list[list[int]]:
+def list_versions(completion: Completion) -> list[list[int]]:
     """Where the weights changed, as JSON."""
     return [list(change) for change in completion.changes]
 
@@ -253,7 +253,9 @@ def turns_of(task: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
             messages, segments, prompt = messages_of(task["messages"]), opening_of(task), tuple(task["prompt_ids"])
         else:
             messages, segments = messages_of(turn["messages"]), segments_of(turn)
-            prompt = tuple(turn["prompt_ids"]) if "prompt_ids" in turn else continued(before, fork) + joined(segments)
+            prompt = (
+                tuple(turn["prompt_ids"]) if "prompt_ids" in turn else earlier_tokens(before, fork) + join(segments)
+            )
         before = Turn(prompt_ids=prompt, completion=completion, messages=messages, segments=segments, fork=fork)
         yield before
 
@@ -281,7 +283,7 @@ def verdict_of(record: Record) -> Verdict:
         )
 
 
-def packed(logprobs: Sequence[float]) -> str:
+def pack_floats(logprobs: Sequence[float]) -> str:
     """Numbers in base64, with 4 bytes each if that is exact for all."""
     wide, narrow = array("d", logprobs), array("f", logprobs)
     exact = all(a == b or a != a for a, b in zip(narrow, wide, strict=True))
@@ -368,11 +370,11 @@ def text_of(body: Body) -> str:
     return message_of(body).text
 
 
-def joined(segments: Sequence[Segment]) -> tuple[int, ...]:
+def join(segments: Sequence[Segment]) -> tuple[int, ...]:
     return tuple(token for segment in segments for token in segment.token_ids)
 
 
-def continued(before: Turn | None, fork: int) -> tuple[int, ...]:
+def earlier_tokens(before: Turn | None, fork: int) -> tuple[int, ...]:
     """The tokens before a turn's segments: all of the turn before, or nothing at the start of a sequence."""
     if before is None or before.fork != fork:
         return ()

@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.store.layout import EXTENSION, Record, canonical, unpack
 from gnomon.store.reader import RunReader
 
-__all__ = ["ABSENT", "Difference", "Parting", "diff", "differences", "flat", "shortened", "unequal"]
+__all__ = ["ABSENT", "Difference", "Parting", "diff", "differences", "flat", "shorten", "unequal"]
 
 ABSENT = "(absent)"
 """Shown for a key that only the other side has."""
@@ -117,7 +117,7 @@ def differences(a: Record, b: Record) -> dict[str, tuple[str, str]]:
     """The differences of two records: their place first, then every body key, with shortened values."""
     names = ("kind", "step", "task", "sample")
     identity = {name: (getattr(a, name), getattr(b, name)) for name in names if getattr(a, name) != getattr(b, name)}
-    return {name: shortened(*pair) for name, pair in (identity | unequal(a.body, b.body)).items()}
+    return {name: shorten(*pair) for name, pair in (identity | unequal(a.body, b.body)).items()}
 
 
 def unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -137,7 +137,7 @@ def flat(body: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def shortened(a: Any, b: Any) -> tuple[str, str]:
+def shorten(a: Any, b: Any) -> tuple[str, str]:
     """Two values as text of at most `WIDTH` characters, from shortly before the first difference."""
     texts = [
         value if value == ABSENT else json.dumps(json.loads(canonical(value)), ensure_ascii=False) for value in (a, b)

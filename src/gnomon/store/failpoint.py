@@ -12,7 +12,7 @@ from collections import Counter
 __all__ = ["failpoint"]
 
 
-def _armed(text: str) -> tuple[str, int]:
+def _parse(text: str) -> tuple[str, int]:
     name, _, passes = text.rpartition(":")
     return (name, int(passes)) if passes.isdigit() else (text, 1)
 
@@ -22,7 +22,7 @@ _passes: Counter[str] = Counter()
 
 def failpoint(name: str) -> None:
     """Kill this process with SIGKILL if the environment variable names this place."""
-    target, last = _armed(os.environ.get("GNOMON_FAILPOINT", ""))
+    target, last = _parse(os.environ.get("GNOMON_FAILPOINT", ""))
     if name != target:
         return
     _passes[name] += 1

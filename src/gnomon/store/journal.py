@@ -19,7 +19,7 @@ from gnomon.store.layout import APPLICATION, COLUMNS, FORMAT, JOURNAL, ROOT, SCH
 __all__ = [
     "INSERT",
     "build",
-    "damaged",
+    "damage_error",
     "digest",
     "faults",
     "find",
@@ -116,7 +116,7 @@ def find(folder: Path) -> Path:
 def _check_header(db: sqlite3.Connection, folder: Path) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise damaged(folder, f"{JOURNAL} is not a gnomon journal")
+        raise damage_error(folder, f"{JOURNAL} is not a gnomon journal")
     if version > FORMAT:
         raise RunError(
             "E406",
@@ -166,14 +166,14 @@ def tail(db: sqlite3.Connection, folder: Path, length: int) -> tuple[int, bytes]
     with faults(folder):
         count, last = db.execute("SELECT count(*), max(seq) FROM records").fetchone()
     if count == 0 or last != count - 1:
-        raise damaged(folder, f"{count} records are numbered up to {last}")
+        raise damage_error(folder, f"{count} records are numbered up to {last}")
     start = max(0, count - length)
     head = ROOT
     for row in rows(db, folder, max(0, start - 1)):
         if row[0] >= start:
             record, body = unpack(row)
             if link(head, record, body) != row[7]:
-                raise damaged(folder, f"record {record.seq} ({record.place}) does not match its hash")
+                raise damage_error(folder, f"record {record.seq} ({record.place}) does not match its hash")
         head = row[7]
     return count, head
 
@@ -216,28 +216,28 @@ def faults(folder: Path) -> Iterator[None]:
         raise
     except sqlite3.DatabaseError as error:
         if not folder.is_dir():
-            raise _gone(folder) from error
+            raise _missing_error(folder) from error
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise damaged(folder, f"{JOURNAL}: {error}") from error
+            raise damage_error(folder, f"{JOURNAL}: {error}") from error
         if "decode to UTF-8" in str(error):
-            raise damaged(folder, f"{JOURNAL}: text is not valid UTF-8") from error
+            raise damage_error(folder, f"{JOURNAL}: text is not valid UTF-8") from error
         if code == sqlite3.SQLITE_FULL:
             raise _full(folder) from error
         if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
-            raise _refused(folder, error) from error
+            raise _refusal(folder, error) from error
         raise
     except Exception as error:
         if isinstance(error, FileNotFoundError) and not (folder / JOURNAL).exists():
-            raise _gone(folder) from error
+            raise _missing_error(folder) from error
         if is_full(error):
             raise _full(folder) from error
         if isinstance(error, OSError) and error.errno in REFUSED:
-            raise _refused(folder, error) from error
+            raise _refusal(folder, error) from error
         raise
 
 
-def damaged(folder: Path, why: str) -> RunError:
+def damage_error(folder: Path, why: str) -> RunError:
     return RunError(
         "E405",
         "the run folder is damaged",
@@ -250,10 +250,10 @@ def damaged(folder: Path, why: str) -> RunError:
 def require_there(folder: Path) -> None:
     """Raises: RunError E412 if the journal was deleted. SQLite would continue to write to the deleted file."""
     if not (folder / JOURNAL).exists():
-        raise _gone(folder)
+        raise _missing_error(folder)
 
 
-def _gone(folder: Path) -> RunError:
+def _missing_error(folder: Path) -> RunError:
     return RunError(
         "E412",
         "the run folder was deleted or moved while it was in use",
@@ -274,7 +274,7 @@ def _full(folder: Path) -> ResourceError:
     )
 
 
-def _refused(folder: Path, error: Exception) -> ResourceError:
+def _refusal(folder: Path, error: Exception) -> ResourceError:
     path = shlex.quote(str(folder))
     return ResourceError(
         "E502",

@@ -32,7 +32,7 @@ class Lock:
         while not _try(self._file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 os.close(self._file)
-                raise _held(folder)
+                raise _lock_error(folder)
             time.sleep(0.02)
         # The holder's name is optional: a full disk must not prevent a resume.
         with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def _try(file: int, mode: int) -> bool:
     return True
 
 
-def _held(folder: Path) -> RunError:
+def _lock_error(folder: Path) -> RunError:
     try:
         holder = json.loads((folder / LOCK).read_text("utf-8"))
         pid, who = holder["pid"], f"process {holder['pid']} on {holder['host']}"

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gnomon.store.layout import Record, RunStatus
 
-__all__ = ["EvaluationRecord", "Observer", "Observers", "StepRecord", "frozen"]
+__all__ = ["EvaluationRecord", "Observer", "Observers", "StepRecord", "freeze"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +74,15 @@ class Observers:
         self._observers, self._report = list(observers), report
 
     def start(self, manifest: Mapping[str, Any]) -> None:
-        copy = frozen(manifest)
+        copy = freeze(manifest)
         self._each("start", lambda observer: observer.start(copy))
 
     def step(self, record: StepRecord) -> None:
-        copy = replace(record, metrics=frozen(record.metrics), records=tuple(map(frozen_record, record.records)))
+        copy = replace(record, metrics=freeze(record.metrics), records=tuple(map(frozen_record, record.records)))
         self._each("step", lambda observer: observer.step(copy))
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        copy = replace(record, result=frozen(record.result), records=tuple(map(frozen_record, record.records)))
+        copy = replace(record, result=freeze(record.result), records=tuple(map(frozen_record, record.records)))
         self._each("evaluation", lambda observer: observer.evaluation(copy))
 
     def finish(self, status: RunStatus) -> None:
@@ -98,14 +98,14 @@ class Observers:
                 self._report(f"An observer failed and is not called again; the run continues. {why}")
 
 
-def frozen(value: Any) -> Any:
+def freeze(value: Any) -> Any:
     """An immutable copy of plain values: read-only mappings, and tuples for lists."""
     if isinstance(value, Mapping):
-        return MappingProxyType({key: frozen(each) for key, each in value.items()})
+        return MappingProxyType({key: freeze(each) for key, each in value.items()})
     if isinstance(value, list | tuple):
-        return tuple(map(frozen, value))
+        return tuple(map(freeze, value))
     return value
 
 
 def frozen_record(record: Record) -> Record:
-    return replace(record, body=frozen(record.body))
+    return replace(record, body=freeze(record.body))

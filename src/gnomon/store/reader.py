@@ -17,7 +17,7 @@ from gnomon.notebook import Card
 from gnomon.store.attempts import Attempt, attempts, fault_of, rows_of
 from gnomon.store.codec import GREEDY, decode
 from gnomon.store.frame import Frame, Library, frame
-from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
+from gnomon.store.journal import damage_error, faults, head_before, meta, open_reading, rows, terms
 from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, is_rollout, of_set, set_of, unpack
 from gnomon.store.lock import is_locked
 from gnomon.types import Group, Task
@@ -70,7 +70,7 @@ class RunReader:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        return self._loaded(MANIFEST, self._file(MANIFEST))
+        return self._load(MANIFEST, self._file(MANIFEST))
 
     @property
     def status(self) -> RunStatus:
@@ -101,7 +101,7 @@ class RunReader:
     def end(self) -> Mapping[str, Any]:
         """The inventory of a finished run: `records`, `head`, `checkpoints`, `attempts`. Empty before the end."""
         text = self._meta("end")
-        return self._loaded("the inventory of the finished run", text) if text else {}
+        return self._load("the inventory of the finished run", text) if text else {}
 
     @property
     def complete(self) -> bool:
@@ -130,7 +130,7 @@ class RunReader:
         return next(self.records("genesis")).body
 
     @property
-    def imported(self) -> str:
+    def import_format(self) -> str:
         """Format of the log that the rollouts were imported from; empty for a run of Gnomon."""
         return str(self.genesis.get("imported", {}).get("format", ""))
 
@@ -214,7 +214,7 @@ class RunReader:
         """The record at a position in the chain. Raises: RunError E405 where there is none."""
         row = next(rows(self._db, self.folder, seq, seq + 1), None)
         if row is None:
-            raise damaged(self.folder, f"record {seq} is missing")
+            raise damage_error(self.folder, f"record {seq} is missing")
         return unpack(row)[0]
 
     def groups(
@@ -271,7 +271,7 @@ class RunReader:
         query = f"SELECT {', '.join(names)} FROM {table} WHERE {condition} ORDER BY seq"
         return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *filters.values())]
 
-    def solved(self, kind: str) -> list[tuple[int, int, int, int]]:
+    def success_counts(self, kind: str) -> list[tuple[int, int, int, int]]:
         """For each task and step with judged rollouts of a kind: task, step, correct rollouts, rollouts; in order."""
         query = (
             "SELECT task, step, sum(status = 'correct'), count(*) FROM records "
@@ -317,7 +317,7 @@ class RunReader:
         return self.card().rich()
 
     @property
-    def written(self) -> float | None:
+    def written_at(self) -> float | None:
         """When the last step ended, in Unix seconds; None before there is one."""
         last: float | None = self._query("SELECT max(at) FROM timings")[0][0]
         return last
@@ -325,12 +325,12 @@ class RunReader:
     def timings(self) -> list[dict[str, Any]]:
         """Timings of the steps: `step`, `at` (Unix seconds) and the measured durations."""
         entries = self._query("SELECT step, at, body FROM timings ORDER BY id")
-        return [{**self._loaded("timings", body), "step": step, "at": at} for step, at, body in entries]
+        return [{**self._load("timings", body), "step": step, "at": at} for step, at, body in entries]
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Events stored beside the chain: `kind`, `at` (Unix seconds) and their body."""
         entries = self._query("SELECT kind, at, body FROM events WHERE ? IS NULL OR kind = ? ORDER BY id", kind, kind)
-        return [{**self._loaded("events", body), "kind": name, "at": at} for name, at, body in entries]
+        return [{**self._load("events", body), "kind": name, "at": at} for name, at, body in entries]
 
     def alarms(self) -> list[dict[str, Any]]:
         """The recorded alarms, without those of steps that were discarded later."""
@@ -342,7 +342,7 @@ class RunReader:
                 valid.append(event)
         return valid
 
-    def broken(self, attempt: Attempt) -> str:
+    def damage(self, attempt: Attempt) -> str:
         """Why an attempt does not verify; empty if its records are unchanged."""
         return fault_of(self._db, self.folder, attempt)
 
@@ -360,7 +360,7 @@ class RunReader:
         head = head_before(self._db, self.folder, seq)
         return None if head is None else head.hex()
 
-    def recorded(self, name: str) -> str:
+    def recorded_hash(self, name: str) -> str:
         """SHA-256 of a text file of the run folder at the start of the run."""
         return self._meta(f"sha256:{name}")
 
@@ -376,7 +376,7 @@ class RunReader:
     def _status(self) -> RunStatus:
         text = self._meta("status")
         if text not in set(RunStatus):
-            raise damaged(self.folder, f"{text!r} is not a run status")
+            raise damage_error(self.folder, f"{text!r} is not a run status")
         return RunStatus(text)
 
     def _meta(self, name: str) -> str:
@@ -387,13 +387,13 @@ class RunReader:
         try:
             return (self.folder / name).read_text(encoding="utf-8")
         except (FileNotFoundError, UnicodeDecodeError) as error:
-            raise damaged(self.folder, f"{name} cannot be read: {error}") from None
+            raise damage_error(self.folder, f"{name} cannot be read: {error}") from None
 
-    def _loaded(self, name: str, text: str) -> dict[str, Any]:
+    def _load(self, name: str, text: str) -> dict[str, Any]:
         try:
             return dict(json.loads(text))
         except (ValueError, TypeError) as error:
-            raise damaged(self.folder, f"{name} cannot be read: {error}") from None
+            raise damage_error(self.folder, f"{name} cannot be read: {error}") from None
 
     def _query(self, query: str, *values: Any) -> list[Any]:
         with faults(self.folder):

@@ -19,7 +19,7 @@ from gnomon.theory.length import LengthBias
 if TYPE_CHECKING:
     from gnomon.theory.cards import Card
 
-__all__ = ["card_text", "chart", "columns", "declared", "enumerated", "length_words", "number", "words"]
+__all__ = ["card_text", "chart", "columns", "declarations", "enumeration", "length_words", "number", "words"]
 
 WIDTH = 80
 LABELS = {
@@ -41,14 +41,14 @@ def card_text(card: Card) -> str:
         ("source", card.source),
         ("differs", card.differs),
         ("group", f"{card.group} here, at least {card.min_group}"),
-        *declared(card),
+        *declarations(card),
         ("asks for", ", ".join(card.needs)),
     ]
-    options = [(f"{name} = {one.default}", f"{one.text}; {one.allowed}") for name, one in card.options.items()]
+    options = [(f"{name} = {one.default}", f"{one.text}; {one.values_in_words}") for name, one in card.options.items()]
     blocks = [
         textwrap.wrap(f"{card.name}: {card.summary}", WIDTH),
         _table([(label, text) for label, text in facts if text]),
-        ["by enumeration", *_table(enumerated(card))] if card.exact else [],
+        ["by enumeration", *_table(enumeration(card))] if card.exact else [],
         ["at the edges", *_table(list(card.edges.items()))],
         ["options", *_table(options)] if options else [],
         chart(card.curve),
@@ -73,7 +73,7 @@ def words(member: StrEnum) -> str:
     return ""
 
 
-def declared(card: Card) -> list[tuple[str, str]]:
+def declarations(card: Card) -> list[tuple[str, str]]:
     """What the row declares of itself, with what each declaration means where it comes first."""
     rows, described = [], set()
     for name, value in card.declared.items():
@@ -84,7 +84,7 @@ def declared(card: Card) -> list[tuple[str, str]]:
     return rows
 
 
-def enumerated(card: Card) -> list[tuple[str, str]]:
+def enumeration(card: Card) -> list[tuple[str, str]]:
     """What was found by enumerating groups; empty where they are too large."""
     if card.exact is None or card.length is None:
         return []

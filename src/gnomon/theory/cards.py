@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from gnomon.objectives.declaration import Option, Value
-from gnomon.objectives.options import declared
+from gnomon.objectives.options import declaration_of
 from gnomon.objectives.row import Objective
 from gnomon.objectives.table import TABLE, objective
 from gnomon.theory.card_text import card_text
@@ -58,7 +58,7 @@ class Card:
     def as_dict(self) -> dict[str, Any]:
         """The card in plain values for JSON; numbers that are not finite become null."""
         options = [
-            {"name": name, "default": option.default, "text": option.text, "allowed": option.allowed}
+            {"name": name, "default": option.default, "text": option.text, "allowed": option.values_in_words}
             for name, option in self.options.items()
         ]
         plain: dict[str, Any] = _plain(asdict(replace(self, options={})) | {"options": options})
@@ -76,7 +76,7 @@ def card(name: str, group: int = 4, **options: Value) -> Card:
     """
     if group < 1:
         raise ValueError(f"a group has at least one rollout, not {group}")
-    row, declaration = objective(name, **options), declared(name)
+    row, declaration = objective(name, **options), declaration_of(name)
     changed = [f"{key}={value}" for key, value in options.items() if value != declaration.options[key].default]
     text = sections(inspect.getdoc(TABLE[name]) or "")
     return Card(

@@ -31,7 +31,7 @@ def comparison(left: Card, right: Card) -> str:
         for p, mine, theirs in zip(GRID, left.curve.relative, right.curve.relative, strict=True)
     ]
     head = f"groups of {left.group}; w(p)/w(½) is what a prompt weighs by its success rate, relative to one half"
-    table = list(itertools.chain.from_iterable(_folded(row) for row in [names, *rows]))
+    table = list(itertools.chain.from_iterable(_fold(row) for row in [names, *rows]))
     return "\n".join([*columns(table), "", head, *columns([["p", left.name, right.name], *weights])])
 
 
@@ -53,7 +53,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     ]
 
 
-def _folded(cells: Sequence[str]) -> list[list[str]]:
+def _fold(cells: Sequence[str]) -> list[list[str]]:
     """A row of cells as lines, the first cell on the first of them alone."""
     label, *texts = cells
     parts = [textwrap.wrap(text, WIDTH) or [""] for text in texts]

@@ -21,7 +21,7 @@ from gnomon.theory.edge_cases import on_policy
 from gnomon.theory.exact import LARGEST, moments
 from gnomon.theory.world import World, correct, outcomes, world
 
-__all__ = ["GRID", "Curve", "count_weight", "curve", "equal_lengths", "tilted", "weight_and_cosine"]
+__all__ = ["GRID", "Curve", "count_weight", "curve", "equal_lengths", "tilt", "weight_and_cosine"]
 
 GRID = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Success rates that a curve is given at."""
@@ -79,7 +79,7 @@ def equal_lengths(row: Objective, group: int) -> CountWeight | None:
     return CountWeight(success=tuple(success), failure=tuple(failure))
 
 
-def tilted(space: World, logits: Tensor, p: float) -> Tensor:
+def tilt(space: World, logits: Tensor, p: float) -> Tensor:
     """[prefixes, 3] the policy that succeeds with probability p and is otherwise the one given.
 
     Right answers keep their chances among right answers, wrong ones among wrong ones.
@@ -101,7 +101,7 @@ def weight_and_cosine(row: Objective, *, group: int, p: float, max_tokens: int =
     Raises: ValueError where the row refuses such groups.
     """
     space = world(max_tokens)
-    policy = tilted(space, space.logits(), p)
+    policy = tilt(space, space.logits(), p)
     possible = outcomes(space, policy, correct)
     gradient = moments(row, space, policy=policy, behavior=policy, possible=possible, group=group).mean
     truth = space.per_answer(space.scores(policy)).T @ (possible.chance * possible.reward)
@@ -117,24 +117,24 @@ def curve(row: Objective, *, group: int) -> Curve:
     """
     if weight := count_weight(row, group):
         how = "derived from the weights of the success counts: E[g] = w ∇p exactly, in any world"
-        return _derived(weight, how=how, unit="1/L_max" if row.aggregate is constant else "1")
+        return _derive(weight, how=how, unit="1/L_max" if row.aggregate is constant else "1")
     if group <= LARGEST:
-        return _enumerated(row, group)
+        return _enumerate(row, group)
     if weight := equal_lengths(row, group):
         how = (
             "derived for a world in which all answers have one length |y|; where lengths differ, it is not all of E[g]"
         )
-        return _derived(weight, how=how, unit="1/|y|")
+        return _derive(weight, how=how, unit="1/|y|")
     raise ValueError(f"{row.name} has to be enumerated, and only groups of 1 to {LARGEST} can be, not of {group}")
 
 
-def _derived(weight: CountWeight, *, how: str, unit: str) -> Curve:
+def _derive(weight: CountWeight, *, how: str, unit: str) -> Curve:
     w = tuple(weight.weight_at(p) for p in GRID)
     cosine = tuple(math.nan if abs(value) < NOTHING else math.copysign(1.0, value) for value in w)
     return Curve(how=how, unit=unit, w=w, relative=_relative(w, cosine), cosine=cosine)
 
 
-def _enumerated(row: Objective, group: int) -> Curve:
+def _enumerate(row: Objective, group: int) -> Curve:
     space = world(2)
     points = [weight_and_cosine(row, group=group, p=p, max_tokens=space.max_tokens) for p in GRID]
     by_limit = row.aggregate is constant

@@ -73,8 +73,8 @@ def edges(row: Objective, *, group: int) -> dict[str, str]:
     right, wrong = [1.0] * group, [0.0] * group
     short, full = [2] * group, [LIMIT] * group
     return {
-        "none correct": _described(row, wrong, short),
-        "all correct": _described(row, right, short),
+        "none correct": _describe(row, wrong, short),
+        "all correct": _describe(row, right, short),
         "a group of one": _alone(row),
         "all cut off": _cut(row, wrong, short, full),
         "an empty answer": _empty(row, group),
@@ -82,7 +82,7 @@ def edges(row: Objective, *, group: int) -> dict[str, str]:
     }
 
 
-def _described(row: Objective, rewards: Sequence[float], lengths: Sequence[int]) -> str:
+def _describe(row: Objective, rewards: Sequence[float], lengths: Sequence[int]) -> str:
     try:
         return _move(on_policy(row, rewards, lengths))
     except ValueError as reason:
@@ -116,14 +116,14 @@ def _alone(row: Objective) -> str:
 
 def _cut(row: Objective, rewards: Sequence[float], short: Sequence[int], full: Sequence[int]) -> str:
     """All at the length limit and without reward; a row does not know that they were truncated, only their length."""
-    cut, ended = _described(row, rewards, full), _described(row, rewards, short)
+    cut, ended = _describe(row, rewards, full), _describe(row, rewards, short)
     return f"as any group where none is correct: {cut}" if cut == ended else cut
 
 
 def _empty(row: Objective, group: int) -> str:
     """An empty answer in a mixed group: whether the others notice what it earned."""
     if group == 1:
-        return _described(row, [1.0], [0])
+        return _describe(row, [1.0], [0])
     lengths = [0, *[2] * (group - 1)]
     others = [float(index % 2 == 0) for index in range(group - 1)]
     try:

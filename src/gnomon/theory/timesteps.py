@@ -31,16 +31,16 @@ def timestep_gradient(
     first, last = position % size == 0, torch.roll(owner, -1) != owner
     log_ratio = space.logp(policy) - space.logp(behavior)
 
-    def summed(values: Tensor) -> Tensor:
+    def add_up(values: Tensor) -> Tensor:
         return values.new_zeros(len(space.answers) * space.max_tokens).index_add(0, owner, values)[owner]
 
-    ratio = summed(log_ratio).exp()
+    ratio = add_up(log_ratio).exp()
     credit = rewards[space.answer]
     if critic is not None:
         values = critic[space.prefix]
         after = torch.where(torch.roll(space.answer, -1) == space.answer, torch.roll(values, -1), credit)
         change = torch.where(last, after, 0.0) - torch.where(first, values, 0.0)
-        credit = summed(change)
+        credit = add_up(change)
     each = space.per_answer((ratio * credit)[:, None] * space.scores(policy))
     chance = space.chances(behavior)
     mean = chance @ each

@@ -115,7 +115,7 @@ class GainTerms:
         """N."""
         return len(self.noise) - 1
 
-    def floored(self) -> GainTerms:
+    def floor(self) -> GainTerms:
         """The same with what chance made negative taken for zero."""
         return GainTerms(
             sensitivity=tuple(max(0.0, a) for a in self.sensitivity), noise=tuple(max(0.0, b) for b in self.noise)
@@ -158,7 +158,7 @@ class Scored:
 
 
 def scored_terms(groups: Sequence[Scored], *, group: int, of: Metric) -> GainTerms:
-    """A_K and B_K of groups to come from measured scores, unbiased; chance may make some negative (`floored`).
+    """A_K and B_K of groups to come from measured scores, unbiased; chance may make some negative (`floor`).
 
     Given K₀, ℓ̂ = (|ΣS|² − Σ|S|²)/(K₀(K₀−1)) has the mean ℓ and q̂ = Σ|S|²/K₀ the mean ℓ + t; times
     (K₀)_a(n−K₀)_b/(n)_{a+b}, falling factorials, they have the means pᵃ(1−p)ᵇℓ, where a ≥ 2, and pᵃ(1−p)ᵇ(ℓ + t), where

@@ -25,7 +25,7 @@ __all__ = [
     "Outcomes",
     "World",
     "correct",
-    "graded",
+    "graded_reward",
     "outcomes",
     "outcomes_for",
     "parts",
@@ -85,7 +85,7 @@ class World:
         """[prefixes] what a critic that is wrong expects."""
         return torch.cos(1.3 * torch.arange(self.prefixes, dtype=torch.float64) + 0.2)
 
-    def ended(self) -> Tensor:
+    def endings(self) -> Tensor:
         """[answers] what ended each: the token limit, for "bbb" a limit between two turns, else the answer itself."""
         cut = [0 if text.endswith(".") else 2 if set(text) == {"b"} else 1 for text in self.answers]
         return torch.tensor(cut)
@@ -142,7 +142,7 @@ class World:
         values, reference, logp, entropy, collision = (torch.split(x[token], sizes) for x in per_token)
         observations = torch.split(self.observation()[token], sizes)
         early, split = self.early(possible).tolist(), parts(possible.reward).tolist()
-        ended, beyond = self.ended()[possible.answer].tolist(), self.beyond()[possible.answer].tolist()
+        ended, beyond = self.endings()[possible.answer].tolist(), self.beyond()[possible.answer].tolist()
         return [
             Seen(
                 reward=float(possible.reward[i]),
@@ -201,7 +201,7 @@ def correct(answer: str) -> float:
     return float(answer.count("a") == 1)
 
 
-def graded(answer: str) -> float:
+def graded_reward(answer: str) -> float:
     """The real-valued reward: `correct`, and 0.1 more for an answer that ends by itself."""
     return correct(answer) + 0.1 * answer.endswith(".")
 
@@ -286,7 +286,7 @@ def step_of(space: World, possible: Outcomes, members: Tensor) -> Rollouts:
         answers=answers,
         baseline=torch.full(answers.shape, PAST, dtype=torch.float64),
         greedy=torch.full(answers.shape, GREEDY, dtype=torch.float64),
-        ended=space.ended()[answers],
+        ended=space.endings()[answers],
         beyond=space.beyond()[answers],
         demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
         parts=parts(possible.reward[members]),

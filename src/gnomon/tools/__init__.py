@@ -6,11 +6,11 @@ from gnomon.tools.base import Ended, EnvTool, Outcome, Overtime, Result, Statele
 from gnomon.tools.calculator import CalculatorTool
 from gnomon.tools.calls import Call, calls
 from gnomon.tools.lend import WithTools
-from gnomon.tools.mcp import MCPTool, served
+from gnomon.tools.mcp import MCPTool, start_server
 from gnomon.tools.python import PythonTool
 from gnomon.tools.screen import Screen
 from gnomon.tools.search import SearchTool
-from gnomon.tools.terminal import TerminalTool, pressed
+from gnomon.tools.terminal import TerminalTool, key_bytes
 
 __all__ = [
     "CalculatorTool",
@@ -29,8 +29,8 @@ __all__ = [
     "Use",
     "WithTools",
     "calls",
-    "pressed",
-    "served",
+    "key_bytes",
+    "start_server",
     "text_argument",
     "use",
 ]

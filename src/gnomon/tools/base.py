@@ -21,7 +21,7 @@ __all__ = [
     "Result",
     "Stateless",
     "Use",
-    "capped",
+    "cap_text",
     "text_argument",
     "use",
 ]
@@ -138,9 +138,9 @@ def use(tool: EnvTool, host: Any, arguments: Mapping[str, Any], most: int = MOST
     Raises: ResourceError if this host cannot run the tool. A policy cannot cause this.
     """
     if problem := mismatch(tool.parameters, arguments):
-        return Result(text=capped(f"error: {problem}", most), outcome=Outcome.MALFORMED)
+        return Result(text=cap_text(f"error: {problem}", most), outcome=Outcome.MALFORMED)
     try:
-        return Result(text=capped(tool.ask(host, arguments), most), outcome=Outcome.ANSWERED)
+        return Result(text=cap_text(tool.ask(host, arguments), most), outcome=Outcome.ANSWERED)
     except Overtime as late:
         text, outcome = f"{late}\nerror: the time of the call is over", Outcome.OVERTIME
     except Ended as end:
@@ -149,7 +149,7 @@ def use(tool: EnvTool, host: Any, arguments: Mapping[str, Any], most: int = MOST
         raise
     except (Exception, SystemExit) as error:
         text, outcome = f"error: {type(error).__name__}: {error}", Outcome.RAISED
-    return Result(text=capped(text.lstrip("\n"), most), outcome=outcome)
+    return Result(text=cap_text(text.lstrip("\n"), most), outcome=outcome)
 
 
 TYPES: dict[str, tuple[type, ...]] = {
@@ -182,7 +182,7 @@ def mismatch(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-def capped(text: str, most: int = MOST) -> str:
+def cap_text(text: str, most: int = MOST) -> str:
     """At most `most` characters of a text, without control characters. Longer texts lose their middle, with a note."""
     text = "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
     if len(text) <= most:

@@ -130,7 +130,7 @@ class Lending:
         remaining = self.env.budget - self._count["calls"]
         if not requests or remaining == 0:
             self._count[REFUSED] += len(requests)
-            return Step(done=True, verdict=self._counted(self.env.env.verify(self.task, without(reply, requests))))
+            return Step(done=True, verdict=self._with_counts(self.env.env.verify(self.task, without(reply, requests))))
         results: list[str] = []
         for call in requests[:remaining]:
             self._count["calls"] += 1
@@ -153,6 +153,6 @@ class Lending:
         while self._open:
             self._open.popitem()[1].close()
 
-    def _counted(self, verdict: Verdict) -> Verdict:
+    def _with_counts(self, verdict: Verdict) -> Verdict:
         counts = tuple(Part(name=name, value=float(self._count[name]), weight=0.0) for name in COUNTED)
         return replace(verdict, parts=(*verdict.parts, *counts))

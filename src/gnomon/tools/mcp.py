@@ -20,7 +20,7 @@ from gnomon.errors import ConfigError
 from gnomon.sandbox import Limits, Session
 from gnomon.tools.base import Ended, EnvTool, Overtime
 
-__all__ = ["MCPTool", "Server", "served"]
+__all__ = ["MCPTool", "Server", "start_server"]
 
 REVISION = "2025-06-18"
 LONGEST = 2**22
@@ -33,7 +33,7 @@ REFUSAL = -32601
 
 @dataclass(frozen=True, kw_only=True)
 class MCPTool(EnvTool):
-    """One tool of a server, made by `served`. The tools of one server share one process per episode."""
+    """One tool of a server, made by `start_server`. The tools of one server share one process per episode."""
 
     command: tuple[str, ...]
     """The server and its arguments."""
@@ -61,7 +61,7 @@ class MCPTool(EnvTool):
         return content_text(server.ask("tools/call", {"name": self.remote, "arguments": dict(arguments)}, self.wall))
 
 
-def served(
+def start_server(
     command: Sequence[str],
     *,
     sandboxed: bool = True,

@@ -92,7 +92,7 @@ class Interpreter:
 
     def call(self, arguments: Mapping[str, Any]) -> str:
         tool = self._tool
-        session = self._session = self._session or started(tool)
+        session = self._session = self._session or start(tool)
         end = f"\n{secrets.token_hex(16)}\n".encode()
         ask = {"code": arguments["code"], "fresh": not tool.persistent, "end": end.decode()}
         began, before = time.monotonic(), cpu_seconds(session.pid)
@@ -120,7 +120,7 @@ class Interpreter:
         self._session = None
 
 
-def started(tool: PythonTool) -> Session:
+def start(tool: PythonTool) -> Session:
     """Start an interpreter. Raises: ResourceError if the host cannot confine it."""
     # Calls have their own deadlines; these limits end abandoned processes.
     limits = Limits(

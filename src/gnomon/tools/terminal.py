@@ -13,7 +13,7 @@ from gnomon.tools.base import Ended, EnvTool, Overtime, text_argument
 from gnomon.tools.life import busy, cpu_seconds
 from gnomon.tools.screen import Screen
 
-__all__ = ["Terminal", "TerminalTool", "pressed"]
+__all__ = ["Terminal", "TerminalTool", "key_bytes"]
 
 KEYS = "text, with keys such as <Enter>, <Esc>, <Tab>, <Up>, <Ctrl-C>; no text waits and looks again"
 POLL = 0.02
@@ -76,7 +76,7 @@ class Terminal:
         for number, line in enumerate(lines):
             if number or fresh:
                 self._watch(session, SETTLED, due, most)
-            session.send(pressed(line, application=self.screen.application_keys), tool.wall)
+            session.send(key_bytes(line, application=self.screen.application_keys), tool.wall)
         self._watch(session, tool.quiet, due, most)
         return f"{self.screen.text()}\n[row {self.screen.row + 1}, column {self.screen.column + 1}]".lstrip("\n")
 
@@ -143,7 +143,7 @@ FUNCTION = {f"f{n + 1}": key for n, key in enumerate(("OP", "OQ", "OR", "OS", "[
 NAMED = re.compile(r"<([A-Za-z0-9]{1,9}|[Cc](?:trl)?-[A-Za-z@\[\]\\^_])>")
 
 
-def pressed(text: str, *, application: bool = False) -> bytes:
+def key_bytes(text: str, *, application: bool = False) -> bytes:
     """The bytes of a text with keys such as <Enter>, <Esc>, <Up>, <C-c> or <Ctrl-D>; a line break is Enter.
 
     Every text is accepted. Text that is not a key name is typed literally; `<lt>` is a `<`.

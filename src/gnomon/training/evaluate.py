@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.config import Eval
 from gnomon.keys import Key
 from gnomon.rollout.actor import Actor
-from gnomon.rollout.failures import Unjudged, judged
+from gnomon.rollout.failures import Unjudged, judged_groups
 from gnomon.stats import Interval, mean_interval, pass_at_k
 from gnomon.types import Group, Stop, Task
 
@@ -78,7 +78,7 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
     """
     try:
         groups = await actor.rollouts(tasks, key, config.samples)
-        counted = judged(groups)
+        counted = judged_groups(groups)
     except Unjudged as error:
         error.kind = actor.kind
         raise

@@ -16,7 +16,7 @@ from gnomon.learners.credit import Crediting
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Batches
-from gnomon.rollout.failures import judged
+from gnomon.rollout.failures import judged_groups
 from gnomon.rollout.order import TaskOrder, draw
 from gnomon.rollout.packing import pack
 from gnomon.training.evaluate import EvaluationSet, evaluate, first
@@ -62,7 +62,7 @@ async def train(
             log.rollouts(groups)
             order.see(step, groups)
             log.stats(batches.counts())
-            batch = pack(judged(groups), sampling=actor.sampling, exact=batches.exact, limit=actor.longest)
+            batch = pack(judged_groups(groups), sampling=actor.sampling, exact=batches.exact, limit=actor.longest)
             batch = credit(batch, learner, updates=config.optim.updates)
             log.credit(batch)
             parts = batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step))

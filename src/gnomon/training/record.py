@@ -75,7 +75,7 @@ class Recorder:
             self.save(parts, self.at)
             why = "asked to stop" if self.stop else "time budget used up"
             self.store.set_status(RunStatus.INTERRUPTED, f"{why} after step {self.at}")
-            self.ended(RunStatus.INTERRUPTED)
+            self.report_end(RunStatus.INTERRUPTED)
 
     def _restore(self, parts: Sequence[Kept]) -> int:
         checkpoint = self.store.latest_checkpoint()
@@ -103,7 +103,7 @@ class Recorder:
         If it fails, its rollouts are stored as an attempt, and the chain does not change.
         """
         began = monotonic()
-        with self._kept(StepLog(step)) as log:
+        with self._keep_on_failure(StepLog(step)) as log:
             yield log
         self._append(log.records())
         self._settle(step)
@@ -114,7 +114,7 @@ class Recorder:
         if receipts := log.receipts():
             self.store.note("weights", {"step": step, **receipts})
         self._show_evaluations(log)
-        records = tuple(log.trained())
+        records = tuple(log.records_to_train())
         self.observers.step(StepRecord(step=step, metrics=log.metrics(), seconds=training, records=records))
 
     def _show_evaluations(self, log: StepLog) -> None:
@@ -137,14 +137,14 @@ class Recorder:
             self.store.note("continued", {"step": step, "episodes": episodes})
 
     @contextmanager
-    def _kept(self, log: StepLog) -> Iterator[StepLog]:
+    def _keep_on_failure(self, log: StepLog) -> Iterator[StepLog]:
         """A context that stores the rollouts as an attempt if its body fails."""
         try:
             yield log
         except Exception as error:
             if isinstance(error, Unjudged):  # What judged its rollouts will be changed.
                 self.store.unfinished.drop(log.number)
-            self._keep(log.unfinished(error), error)
+            self._keep(log.partial_records(error), error)
             raise
 
     def _keep(self, records: Sequence[Record], error: Exception) -> None:
@@ -175,16 +175,16 @@ class Recorder:
         """A context for the end of the run: writes the last checkpoint; the caller logs the last evaluation."""
         # The checkpoint comes first: a run killed between the two repeats only the evaluation.
         self.save(parts, self.at)
-        with self._kept(StepLog(self.at)) as log:
+        with self._keep_on_failure(StepLog(self.at)) as log:
             yield log
-        self._append(log.unfinished())
+        self._append(log.partial_records())
         self._settle(log.number)
         self.store.unfinished.clear()
         self.store.set_status(RunStatus.FINISHED)
         self._show_evaluations(log)
-        self.ended(RunStatus.FINISHED)
+        self.report_end(RunStatus.FINISHED)
 
-    def ended(self, status: RunStatus) -> None:
+    def report_end(self, status: RunStatus) -> None:
         """Report the end of the run to the observers, once."""
         if not self._ended:
             self._ended = True

@@ -14,7 +14,7 @@ from gnomon.learners.batch import Batch
 from gnomon.rollout.failures import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
 from gnomon.store import Record, encode, failpoint
-from gnomon.store.codec import packed
+from gnomon.store.codec import pack_floats
 from gnomon.store.layout import of_set, set_of
 from gnomon.training.evaluate import Evaluation
 from gnomon.types import CALL_LIMITS, Group, Rollout, Stop
@@ -80,15 +80,15 @@ class StepLog:
     def records(self) -> list[Record]:
         """All records of the step, in the order in which they are stored."""
         body = {"metrics": self.metrics(), "statuses": self._statuses}
-        return [*self.unfinished(), Record(kind="step", step=self.number, body=body)]
+        return [*self.partial_records(), Record(kind="step", step=self.number, body=body)]
 
-    def trained(self) -> list[Record]:
+    def records_to_train(self) -> list[Record]:
         """Those of the rollouts to train on."""
         return list(records_of("rollout", self.number, self._groups, self._credit))
 
-    def unfinished(self, error: Exception | None = None) -> list[Record]:
+    def partial_records(self, error: Exception | None = None) -> list[Record]:
         """What was measured and sampled so far. Args: error: what ended the step; it may carry more rollouts."""
-        records = [*chain.from_iterable(self.evaluations), *self.trained()]
+        records = [*chain.from_iterable(self.evaluations), *self.records_to_train()]
         if isinstance(error, Unjudged) and not self._groups:
             records += records_of(error.kind, self.number, error.groups)
         return records
@@ -116,9 +116,9 @@ def credit_of(batch: Batch) -> Iterator[Credit]:
     for mean, advantages, logp in zip(batch.mean_advantages, batch.by_rollout(batch.advantage), scored, strict=True):
         row: dict[str, Any] = {"advantage": mean}
         if len(set(advantages)) > 1:
-            row["advantages"] = packed(advantages)
+            row["advantages"] = pack_floats(advantages)
         if logp:
-            row["proximal_logp"] = packed(logp)
+            row["proximal_logp"] = pack_floats(logp)
         yield row
 
 

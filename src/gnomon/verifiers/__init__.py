@@ -1,12 +1,12 @@
 """Verifiers: find the answer in a reply, parse it, and score it."""
 
-from gnomon.verifiers.canaries import Watch, watched
+from gnomon.verifiers.canaries import Watch, watch
 from gnomon.verifiers.choice import Choice
 from gnomon.verifiers.code import UnitTests, code_judged
 from gnomon.verifiers.controls import FormatOnly, Noisy, Random, Shuffled, WrongLabel
 from gnomon.verifiers.expression import Expression, calculate, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
-from gnomon.verifiers.judging import Judge, Retry, ajudged, asettled, judge, judged, settle, settled
+from gnomon.verifiers.judging import Judge, Retry, ajudge_all, asettle_all, judge, judge_all, settle, settle_all
 from gnomon.verifiers.llm import LLMJudge
 from gnomon.verifiers.math import Math
 from gnomon.verifiers.number import Number
@@ -52,17 +52,17 @@ __all__ = [
     "Verifier",
     "Watch",
     "WrongLabel",
-    "ajudged",
-    "asettled",
+    "ajudge_all",
+    "asettle_all",
     "calculate",
     "code_judged",
     "evaluate",
     "extract",
     "integer",
     "judge",
-    "judged",
+    "judge_all",
     "pay",
     "settle",
-    "settled",
-    "watched",
+    "settle_all",
+    "watch",
 ]

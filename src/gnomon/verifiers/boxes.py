@@ -5,14 +5,14 @@ from __future__ import annotations
 from gnomon.types import Status
 from gnomon.verifiers.extract import ANY, FINAL, MAX_SLOT, NEVER_CLOSES, Extraction, Strictness, after_reasoning, slots
 
-__all__ = ["boxed"]
+__all__ = ["read_box"]
 
 OPENING = "\\boxed{"
 CLOSERS = " \t\r\n$.\\)]*"
 """Characters that may follow a box under `trimmed`: the end of a formula, of a sentence or of bold text."""
 
 
-def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction:
+def read_box(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction:
     r"""The content of the one box or slot of a reply. Accepts every string, in linear time; skips reasoning.
 
     Several boxes with the same content count as one answer. If a slot contains only a box, the content of the box

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gnomon.stats import Mean, Stats
 from gnomon.types import Group
-from gnomon.verifiers.prices import paid
+from gnomon.verifiers.prices import payments
 
 __all__ = ["Entry", "Line", "breakdown", "entries", "lines"]
 
@@ -19,7 +19,7 @@ PREFIX = "breakdown/"
 
 def entries(groups: Sequence[Group]) -> list[list[Entry]]:
     """The entries of every group, without rollouts on which the verifier failed."""
-    return [[paid(rollout.verdict.parts) for rollout in group.rollouts] for group in groups if group.judged]
+    return [[payments(rollout.verdict.parts) for rollout in group.rollouts] for group in groups if group.judged]
 
 
 def breakdown(groups: Sequence[Sequence[Entry]]) -> Stats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gnomon.types import Task, Verdict
 from gnomon.verifiers.slot import Malformed, Several, Slot, require_shallow
-from gnomon.verifiers.text import Rule, normal, unwrapped
+from gnomon.verifiers.text import Rule, normal, unwrap
 
 __all__ = ["Choice", "choice"]
 
@@ -44,7 +44,7 @@ def choice(answer: str, options: Sequence[str]) -> int:
         if len(options_meant) == 1:
             return options_meant.pop()
         words = parsed.replace(",", " ").replace("/", " ").replace(";", " ").split()
-        heads = [_head(unwrapped(word), letters) for word in words if word not in JOINTS]
+        heads = [_head(unwrap(word), letters) for word in words if word not in JOINTS]
         if len(options_meant) > 1 or (len(heads) > 1 and all(head is not None and not rest for head, rest in heads)):
             raise Several("more than one option")
     raise Malformed("none of the options")
@@ -57,17 +57,17 @@ def _forms(answer: str) -> list[str]:
     if (marked := MARKED.match(plain)) is not None:
         head, rest = marked["head"] or marked["text"], plain[marked.end() :]
         free = f"({head}){rest}" if len(head) == 1 and rest else head + rest
-    return list(dict.fromkeys((plain, free, _led(unwrapped(free)), unwrapped(_led(free)))))
+    return list(dict.fromkeys((plain, free, _strip_lead(unwrap(free)), unwrap(_strip_lead(free)))))
 
 
-def _led(text: str) -> str:
+def _strip_lead(text: str) -> str:
     """The text without the words before an option."""
     return LEAD.sub("", text, count=1)
 
 
 def _text(text: str) -> str:
     """A text for comparison with others: without marks around it, and without a full stop."""
-    return unwrapped(normal(text, RULES)).removesuffix(".").rstrip()
+    return unwrap(normal(text, RULES)).removesuffix(".").rstrip()
 
 
 def _head(text: str, letters: str) -> tuple[int | None, str]:

@@ -27,7 +27,7 @@ from gnomon.sandbox import (
 )
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers.extract import Extraction, Strictness
-from gnomon.verifiers.fences import BLANK, VISIBLE, fenced
+from gnomon.verifiers.fences import BLANK, VISIBLE, read_fence
 from gnomon.verifiers.slot import Slot, require_shallow
 
 __all__ = ["Case", "Cases", "UnitTests", "code_judged"]
@@ -102,7 +102,7 @@ class UnitTests(Slot):
     """Treat NaN as equal to an expected NaN."""
 
     def extract(self, reply: str) -> Extraction:
-        return fenced(reply, self.strictness)
+        return read_fence(reply, self.strictness)
 
     def verify(self, task: Task, reply: str) -> Verdict:
         """The verdict on one reply. Raises: VerifierError E116 if the sandbox failed."""

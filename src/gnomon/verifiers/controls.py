@@ -25,7 +25,7 @@ __all__ = [
     "Structured",
     "Taste",
     "WrongLabel",
-    "scored",
+    "score_verdict",
     "taste_weight",
 ]
 
@@ -51,7 +51,7 @@ class Control:
         digest = blake2b(repr((self.purpose, self.seed, content)).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
 
-    def relabelled(self, verdict: Verdict, right: bool, why: str) -> Verdict:
+    def relabel(self, verdict: Verdict, right: bool, why: str) -> Verdict:
         """The verdict that a correct or a wrong answer at the same span would get."""
         status = Status.CORRECT if right else Status.WRONG
         if isinstance(self.of, Slot):
@@ -80,7 +80,7 @@ class Random(Control):
         verdict = self.of.verify(task, reply)
         if not readable(verdict):
             return verdict
-        return self.relabelled(verdict, self.draw(task.id, reply) < self.share, "drawn")
+        return self.relabel(verdict, self.draw(task.id, reply) < self.share, "drawn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class WrongLabel(Control):
 
     def verify(self, task: Task, reply: str) -> Verdict:
         verdict = self.of.verify(task, reply)
-        return self.relabelled(verdict, not verdict.correct, "the other way round") if readable(verdict) else verdict
+        return self.relabel(verdict, not verdict.correct, "the other way round") if readable(verdict) else verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class FormatOnly(Control):
 
     def verify(self, task: Task, reply: str) -> Verdict:
         verdict = self.of.verify(task, reply)
-        return self.relabelled(verdict, True, "the answer is readable") if readable(verdict) else verdict
+        return self.relabel(verdict, True, "the answer is readable") if readable(verdict) else verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class Noisy(Control):
         rate = self.false_negative if verdict.correct else self.false_positive
         if self.draw(task.id, reply) >= rate:
             return verdict
-        return self.relabelled(verdict, not verdict.correct, "noise")
+        return self.relabel(verdict, not verdict.correct, "noise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class Structured(Control):
         verdict = self.of.verify(task, reply)
         if not readable(verdict) or self.draw((verdict.extracted or "").strip()) >= self.share:
             return verdict
-        return self.relabelled(verdict, not verdict.correct, "this answer is always judged the other way round")
+        return self.relabel(verdict, not verdict.correct, "this answer is always judged the other way round")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,10 +180,10 @@ class Scored(Control):
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        return scored(self.of.verify(task, reply), self.score(task, reply))
+        return score_verdict(self.of.verify(task, reply), self.score(task, reply))
 
 
-def scored(truth: Verdict, score: float) -> Verdict:
+def score_verdict(truth: Verdict, score: float) -> Verdict:
     """The true verdict with a score for its reward, and the truth as a part of weight 0."""
     parts = (Part(name="correct", value=float(truth.correct), weight=0.0), Part(name="score", value=score))
     return replace(truth, parts=parts)

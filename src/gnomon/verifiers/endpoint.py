@@ -71,7 +71,7 @@ class Endpoint:
                     return self.read(raw)
                 problem, again = f"the server answered {status}{self.reason(raw)}", status in AGAIN
             if not (again and repeats.another(problem)):
-                raise self.broken(problem)
+                raise self.failure(problem)
             time.sleep(self.pause * 2 ** (repeats.count - 1))
 
     def exchange(self, prompt: str) -> tuple[int, bytes]:
@@ -107,9 +107,9 @@ class Endpoint:
             body: Any = strict_json(raw.decode("utf-8"), max_length=MAX_BYTES)
             content = body["choices"][0]["message"]["content"]
         except (UnicodeDecodeError, Malformed, LookupError, TypeError) as error:
-            raise self.broken(f"the answer is not a completion: {type(error).__name__}") from None
+            raise self.failure(f"the answer is not a completion: {type(error).__name__}") from None
         if not isinstance(content, str):
-            raise self.broken("the answer is not a completion: its content is not text")
+            raise self.failure("the answer is not a completion: its content is not text")
         return content
 
     def reason(self, raw: bytes) -> str:
@@ -130,7 +130,7 @@ class Endpoint:
             raise ConfigError("E114", f"the environment variable {self.key} is not set", fix=f"export {self.key}=…")
         return value
 
-    def broken(self, problem: str) -> VerifierError:
+    def failure(self, problem: str) -> VerifierError:
         return VerifierError(
             "E115",
             f"the judge model did not answer: {problem}",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gnomon.types import Status
 from gnomon.verifiers.extract import ANY, FINAL, NEVER_CLOSES, Extraction, Strictness, after_reasoning
 
-__all__ = ["BLANK", "PYTHON", "VISIBLE", "fenced"]
+__all__ = ["BLANK", "PYTHON", "VISIBLE", "read_fence"]
 
 INVISIBLE = "\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
 """Characters without width: a byte order mark, spaces, joiners and marks of direction."""
@@ -28,7 +28,7 @@ MAX_SOURCE = 64 * 1024
 """A longer block, in characters, is malformed."""
 
 
-def fenced(reply: str, strictness: Strictness = Strictness.ONLY) -> Extraction:
+def read_fence(reply: str, strictness: Strictness = Strictness.ONLY) -> Extraction:
     """The one fenced block of Python, or of no named language. Accepts every string, in linear time; skips reasoning.
 
     A fence closes with at least as many backticks as it opened with; one in a docstring does not close the block.

@@ -19,7 +19,18 @@ from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.slot import Importing, Verifier
 from gnomon.workers import Died, Exceeded, Outcome, Pool, Raised, Returned
 
-__all__ = ["Judge", "Retry", "Tries", "ajudged", "asettled", "fault", "judge", "judged", "settle", "settled"]
+__all__ = [
+    "Judge",
+    "Retry",
+    "Tries",
+    "ajudge_all",
+    "asettle_all",
+    "fault",
+    "judge",
+    "judge_all",
+    "settle",
+    "settle_all",
+]
 
 T = TypeVar("T")
 Item = tuple[Task, str]
@@ -42,15 +53,15 @@ def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Ret
     match outcome:
         case Returned(value):
             wrong = fault(value, reward_range)
-            return Retry(failed(wrong)) if wrong else value
+            return Retry(failure_verdict(wrong)) if wrong else value
         case Exceeded(resource):
-            verdict = exceeded(f"judging it used up {LIMIT.format(NAMES[resource])}", reward_range)
+            verdict = limit_verdict(f"judging it used up {LIMIT.format(NAMES[resource])}", reward_range)
             return Retry(verdict) if resource == "wall" else verdict
         case Raised(error, trace):
-            return Retry(failed(trace or error))
+            return Retry(failure_verdict(trace or error))
         case Died(tries, why):
             times = f"{tries} time{'s' if tries != 1 else ''} in a row"
-            return Retry(failed(f"the process that judged it died, {times}{': ' if why else ''}{why}"))
+            return Retry(failure_verdict(f"the process that judged it died, {times}{': ' if why else ''}{why}"))
 
 
 def fault(value: object, reward_range: tuple[float, float]) -> str:
@@ -69,14 +80,14 @@ def fault(value: object, reward_range: tuple[float, float]) -> str:
     return ""
 
 
-def exceeded(detail: str, reward_range: tuple[float, float]) -> Verdict:
+def limit_verdict(detail: str, reward_range: tuple[float, float]) -> Verdict:
     """The verdict on a reply that exceeded the limit named in `detail`. It has the lowest possible reward."""
     low = reward_range[0]
     parts = (Part(name="exceeded", value=low),) if low else ()
     return Verdict(status=Status.EXCEEDED, parts=parts, detail=detail)
 
 
-def failed(why: str) -> Verdict:
+def failure_verdict(why: str) -> Verdict:
     """The verdict when the verifier broke."""
     return Verdict(status=Status.FAILED, parts=(), detail=why.rstrip())
 
@@ -100,7 +111,7 @@ class Tries:
         return self._repeats[retry.verdict.status].another(retry.verdict.detail)
 
 
-def settled(
+def settle_all(
     pool: Pool, jobs: Iterable[Job], settle: Callable[[Outcome], T | Retry], retries: int = 1
 ) -> list[T | Verdict]:
     """The settled value of every job, in order.
@@ -118,10 +129,10 @@ def settled(
         return end.value  # type: ignore[no-any-return]
 
 
-async def asettled(
+async def asettle_all(
     pool: Pool, jobs: Iterable[Job], settle: Callable[[Outcome], T | Retry], retries: int = 1
 ) -> list[T | Verdict]:
-    """`settled` without blocking the event loop."""
+    """`settle_all` without blocking the event loop."""
     rounds = _rounds(list(jobs), settle, retries)
     batch = next(rounds)
     try:
@@ -152,14 +163,14 @@ def _rounds(
         waiting, fresh = again, True
 
 
-def judged(verifier: Verifier, pool: Pool, items: Iterable[Item], retries: int = 1) -> list[Verdict]:
+def judge_all(verifier: Verifier, pool: Pool, items: Iterable[Item], retries: int = 1) -> list[Verdict]:
     """The verdict on every (task, reply), in order. The pool runs `verifier.verify`."""
-    return settled(pool, items, partial(settle, reward_range=verifier.reward_range), retries)
+    return settle_all(pool, items, partial(settle, reward_range=verifier.reward_range), retries)
 
 
-async def ajudged(verifier: Verifier, pool: Pool, items: Iterable[Item], retries: int = 1) -> list[Verdict]:
-    """`judged` without blocking the event loop."""
-    return await asettled(pool, items, partial(settle, reward_range=verifier.reward_range), retries)
+async def ajudge_all(verifier: Verifier, pool: Pool, items: Iterable[Item], retries: int = 1) -> list[Verdict]:
+    """`judge_all` without blocking the event loop."""
+    return await asettle_all(pool, items, partial(settle, reward_range=verifier.reward_range), retries)
 
 
 class Judge:
@@ -198,13 +209,13 @@ class Judge:
             imports=verifier.imports if isinstance(verifier, Importing) else (),
         )
 
-    def judged(self, items: Iterable[Item]) -> list[Verdict]:
+    def judge(self, items: Iterable[Item]) -> list[Verdict]:
         """The verdict on every (task, reply), in order. Can be called from any thread."""
-        return judged(self.verifier, self._pool, items, self.retries)
+        return judge_all(self.verifier, self._pool, items, self.retries)
 
-    async def ajudged(self, items: Iterable[Item]) -> list[Verdict]:
-        """`judged` without blocking the event loop. Cancelling it kills the running calls."""
-        return await ajudged(self.verifier, self._pool, items, self.retries)
+    async def ajudge(self, items: Iterable[Item]) -> list[Verdict]:
+        """`judge_all` without blocking the event loop. Cancelling it kills the running calls."""
+        return await ajudge_all(self.verifier, self._pool, items, self.retries)
 
     def close(self) -> None:
         self._pool.close()
@@ -219,4 +230,4 @@ class Judge:
 def judge(verifier: Verifier, items: Iterable[Item], *, workers: int = 2, seconds: float = 1.0) -> list[Verdict]:
     """The verdict on every (task, reply), in order. Starts workers for the call and ends them."""
     with Judge(verifier, workers, seconds=seconds) as owner:
-        return owner.judged(items)
+        return owner.judge(items)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from gnomon.errors import ResourceError
 from gnomon.types import Task, Verdict
-from gnomon.verifiers.boxes import boxed
+from gnomon.verifiers.boxes import read_box
 from gnomon.verifiers.extract import Extraction
 from gnomon.verifiers.mathematics.answer import (
     USUAL,
@@ -20,18 +20,18 @@ from gnomon.verifiers.mathematics.answer import (
     option,
     parse_answer,
     readings,
-    spoken,
     worded,
+    words_of,
 )
-from gnomon.verifiers.mathematics.calendar import dated
+from gnomon.verifiers.mathematics.calendar import parse_date
 from gnomon.verifiers.mathematics.compare import Comparison, Form
-from gnomon.verifiers.mathematics.naming import stripped
+from gnomon.verifiers.mathematics.naming import strip_name
 from gnomon.verifiers.mathematics.node import Node, key
-from gnomon.verifiers.mathematics.question import completed, misses_form, repeats
+from gnomon.verifiers.mathematics.question import complete, misses_form, repeats
 from gnomon.verifiers.mathematics.words import noun
 from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several, require_shallow
-from gnomon.verifiers.text import unmarked
+from gnomon.verifiers.text import strip_marks
 
 __all__ = ["Math"]
 
@@ -69,14 +69,14 @@ class Math(Answered):
             raise ResourceError("E111", "the verifier Math needs the package mpmath", fix=fix)
 
     def extract(self, reply: str) -> Extraction:
-        return boxed(reply, self.strictness)
+        return read_box(reply, self.strictness)
 
     def verify(self, task: Task, reply: str) -> Verdict:
         require_shallow(task.answer)
         question = "\n".join(message.content for message in task.messages if message.role != "assistant")
 
         def accepts(answer: str) -> bool:
-            right = self.accepts(completed(answer, str(task.answer), question), task.answer)
+            right = self.accepts(complete(answer, str(task.answer), question), task.answer)
             if right and question and (why := self._ruled_out(answer, str(task.answer), question)):
                 raise Rejected(why)
             return right
@@ -87,8 +87,8 @@ class Math(Answered):
         _gold(gold)  # A text that cannot be parsed is correct if the answer is the same text.
 
     def accepts(self, answer: str, gold: Any) -> bool:
-        answer, reference = unmarked(answer), _gold(gold)
-        if (mine := dated(answer)) is not None and (right := dated(reference)) is not None:
+        answer, reference = strip_marks(answer), _gold(gold)
+        if (mine := parse_date(answer)) is not None and (right := parse_date(reference)) is not None:
             return _same_date(mine, right)
         if (right_option := option(reference)) is not None and (answer_option := option(answer)) is not None:
             return self._chosen(answer_option, right_option)
@@ -108,11 +108,11 @@ class Math(Answered):
     def _same(self, answer: str, reference: str, reading: Reading = USUAL) -> bool:
         right = _read_gold(reference, reading)
         if not right.text:  # Only characters that mathematical text cannot contain.
-            return spoken(answer) == spoken(reference)
+            return words_of(answer) == words_of(reference)
         # Identical text is correct, even if it cannot be parsed.
         if normalise(answer, reading) == right.text:
             return True
-        if worded(reference) and spoken(answer) == spoken(reference):
+        if worded(reference) and words_of(answer) == words_of(reference):
             return True
         parsed = parse_answer(answer, reading)
         if right.node is None or parsed.node is None:
@@ -155,7 +155,7 @@ def _gold(gold: Any) -> str:
     if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
         raise ValueError(f"the task's own answer {gold!r:.100} is not mathematical text")
     text = repr(gold) if isinstance(gold, float) else str(gold)
-    if not spoken(text):
+    if not words_of(text):
         raise ValueError("the task's own answer is empty")
     return text
 
@@ -184,7 +184,7 @@ def _same_date(parsed: tuple[str, ...], right: tuple[str, ...]) -> bool:
 
 def _bare(node: Node) -> Node:
     """The value without its name, its unit and the brackets of a set."""
-    node = stripped(node)[1]
+    node = strip_name(node)[1]
     if node.kind == "quantity":
         return node.parts[0]
     return Node("set", node.parts) if node.kind == "list" else node

@@ -108,10 +108,10 @@ class _Parser:
         sign = -1
         while self.peek() in ("+", "-") and self.peek():
             sign = -sign if self.take() == "-" else sign
-        total = self.scaled(self.product(depth), Fraction(-sign))
+        total = self.scale(self.product(depth), Fraction(-sign))
         while self.peek() in ("+", "-") and self.peek():
             factor = Fraction(1 if self.take() == "+" else -1)
-            total = self.added(total, self.scaled(self.product(depth), factor))
+            total = self.add(total, self.scale(self.product(depth), factor))
         return total
 
     def product(self, depth: int) -> Terms:
@@ -119,17 +119,17 @@ class _Parser:
         while (token := self.peek()) and token not in ("+", "-", ")", "^"):
             if token in ("*", "/"):
                 self.take()
-                other = self.signed(depth)
+                other = self.signed_factor(depth)
             else:
                 other = self.power(depth)
-            value = self.divided(value, other) if token == "/" else self.multiplied(value, other)
+            value = self.divide(value, other) if token == "/" else self.multiply(value, other)
         return value
 
-    def signed(self, depth: int) -> Terms:
+    def signed_factor(self, depth: int) -> Terms:
         """A factor after × or ÷, which may have one sign."""
         if self.peek() == "-":
             self.take()
-            return self.scaled(self.power(depth), Fraction(-1))
+            return self.scale(self.power(depth), Fraction(-1))
         return self.power(depth)
 
     def power(self, depth: int) -> Terms:
@@ -147,7 +147,7 @@ class _Parser:
             raise Malformed("a power of a power needs parentheses")
         result: Terms = {(): Fraction(1)}
         for _ in range(int(exponent)):
-            result = self.multiplied(result, base)
+            result = self.multiply(result, base)
         return result
 
     def atom(self, depth: int) -> Terms:
@@ -168,18 +168,18 @@ class _Parser:
         number = rational(token)
         return {(): number} if number else {}
 
-    def added(self, left: Terms, right: Terms) -> Terms:
+    def add(self, left: Terms, right: Terms) -> Terms:
         self.spend(len(right))
         total = dict(left)
         for term, factor in right.items():
             self.put(total, term, factor)
         return total
 
-    def scaled(self, terms: Terms, factor: Fraction) -> Terms:
+    def scale(self, terms: Terms, factor: Fraction) -> Terms:
         self.spend(len(terms))
         return {term: value * factor for term, value in terms.items()}
 
-    def multiplied(self, left: Terms, right: Terms) -> Terms:
+    def multiply(self, left: Terms, right: Terms) -> Terms:
         self.spend(len(left) * len(right))
         total: Terms = {}
         for one, first in left.items():
@@ -192,12 +192,12 @@ class _Parser:
                 self.put(total, tuple(sorted(exponents.items())), first * second)
         return total
 
-    def divided(self, left: Terms, right: Terms) -> Terms:
+    def divide(self, left: Terms, right: Terms) -> Terms:
         if not right:
             raise Malformed("a division by zero")
         if set(right) != {()}:
             raise Malformed("the divisor is not a number")
-        return self.scaled(left, 1 / right[()])
+        return self.scale(left, 1 / right[()])
 
     def put(self, total: Terms, term: Term, factor: Fraction) -> None:
         value = total.get(term, Fraction(0)) + factor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gnomon.types import Part, Verdict
 
-__all__ = ["RIGHT", "Pay", "Price", "paid", "pay", "undeclared"]
+__all__ = ["RIGHT", "Pay", "Price", "pay", "payments", "undeclared_parts"]
 
 RIGHT = "correct"
 """Name of the part that pays for a correct answer."""
@@ -62,7 +62,7 @@ def pay(prices: Sequence[Price]) -> Pay | None:
     return Pay(right=right, without=sum(price.total for price in sources), sources=sources)
 
 
-def undeclared(prices: Sequence[Price], verdict: Verdict) -> Iterator[str]:
+def undeclared_parts(prices: Sequence[Price], verdict: Verdict) -> Iterator[str]:
     """Yield a sentence for every part of a verdict that violates its declared prices."""
     by_name = {price.name: price for price in prices}
     for part in verdict.parts:
@@ -76,7 +76,7 @@ def undeclared(prices: Sequence[Price], verdict: Verdict) -> Iterator[str]:
             yield f"the part {part.name!r} has the value {part.value:g}, outside 0 to {price.most:g}"
 
 
-def paid(parts: Sequence[Part]) -> dict[str, float]:
+def payments(parts: Sequence[Part]) -> dict[str, float]:
     """The amount that every part of a verdict adds to its reward. A part whose gate is 0 adds nothing."""
     value = {part.name: part.value for part in parts}
     return {p.name: p.weight * p.value if p.gate is None or value[p.gate] > 0 else 0.0 for p in parts}

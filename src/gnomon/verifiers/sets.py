@@ -52,7 +52,7 @@ class SetMatch(Answered):
             raise ValueError(f"separator {self.separator!r} or items {self.items!r} is invalid")
 
     def accepts(self, answer: str, gold: Any) -> float:
-        answers, right = self._counted(self.split(answer)), self._gold(gold)
+        answers, right = self._count(self.split(answer)), self._gold(gold)
         if answers == right:
             return 1.0
         shared, either = (answers & right).total(), (answers | right).total()
@@ -60,7 +60,7 @@ class SetMatch(Answered):
 
     def require_gold(self, gold: Any) -> None:
         text = self.correct_text(gold)
-        if self._gold(gold) != self._counted(self.split(text)):
+        if self._gold(gold) != self._count(self.split(text)):
             raise ValueError(f"an item of {gold!r:.100} contains the separator {self.separator!r}")
 
     def correct_text(self, gold: Any) -> str:
@@ -79,7 +79,7 @@ class SetMatch(Answered):
             raise Malformed(f"over {MAX_ITEMS} items")
         return text.split(self.separator)
 
-    def _counted(self, items: Iterable[str]) -> Counter[Any]:
+    def _count(self, items: Iterable[str]) -> Counter[Any]:
         parsed = [self._item(item.strip()) for item in items]
         counts = Counter(parsed)
         if self.repeats is Repeats.REFUSED and len(counts) < len(parsed):
@@ -97,6 +97,6 @@ class SetMatch(Answered):
         if not isinstance(gold, str | list | tuple | set | frozenset):
             raise ValueError(f"the task's own answer {gold!r:.100} is not a list of items")
         try:
-            return self._counted(self.split(gold) if isinstance(gold, str) else [str(item) for item in gold])
+            return self._count(self.split(gold) if isinstance(gold, str) else [str(item) for item in gold])
         except Malformed as problem:
             raise ValueError(f"the task's own answer {gold!r:.100} cannot be read: {problem}") from problem

@@ -11,7 +11,7 @@ from typing import Any
 from gnomon.verifiers.extract import Strictness
 from gnomon.verifiers.slot import Answered
 
-__all__ = ["Rule", "Text", "golds", "normal", "unmarked", "unwrapped"]
+__all__ = ["Rule", "Text", "golds", "normal", "strip_marks", "unwrap"]
 
 
 MOST_MARKS = 8
@@ -55,13 +55,13 @@ def normal(text: str, rules: tuple[Rule, ...]) -> str:
     return text
 
 
-def unmarked(text: str) -> str:
+def strip_marks(text: str) -> str:
     """The text without the marks of Markdown, bold or code, that enclose all of it."""
     match = MARKED.fullmatch(text.strip())
     return text if match is None else match["inner"]
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     r"""The text without marks that enclose all of it: bold or code of Markdown, quotes, `$…$`, `\text{…}`."""
     for _ in range(MOST_MARKS):
         text = text.strip()

@@ -18,11 +18,11 @@ from gnomon.stats import Interval, difference_interval
 from gnomon.store import RunReader
 from gnomon.store.compare import unequal
 from gnomon.types import Status
-from gnomon.viewer.curves import grouped, overlaid
+from gnomon.viewer.curves import group_charts, overlaid
 from gnomon.viewer.facts import MEASURED
 from gnomon.viewer.group import columns
 from gnomon.viewer.pages import TEMPLATES
-from gnomon.viewer.requests import NotShown, compared, evaluations, whole
+from gnomon.viewer.requests import NotShown, compared_runs, evaluations, whole
 from gnomon.viewer.runs import Runs
 
 __all__ = ["SORTED", "Comparisons", "comparison", "task_of_both"]
@@ -163,10 +163,10 @@ class Comparisons:
         self.runs = runs
 
     def compare(self, request: Request) -> Response:
-        parameters, begin = compared(request), whole(request, "from") or 0
+        parameters, begin = compared_runs(request), whole(request, "from") or 0
         selected = request.query_params.getlist("run")[:2]
         if len(selected) == 2 and not request.query_params.keys() & {"a", "b"}:  # The list begins with the last run.
-            parameters |= zip("ab", sorted(selected, key=self.runs.recorded), strict=True)
+            parameters |= zip("ab", sorted(selected, key=self.runs.last_record), strict=True)
         a, b = parameters.get("a", ""), parameters.get("b", "")
         order = request.query_params.get("sort", "")
         order = order if order in SORTED else "apart"
@@ -178,11 +178,11 @@ class Comparisons:
         return page("compare.html", a=a, b=b, facts=facts, **context)
 
     def compared_curves(self, request: Request) -> Response:
-        a, b = (self.runs.folder(compared(request).get(name, "")) for name in "ab")
+        a, b = (self.runs.folder(compared_runs(request).get(name, "")) for name in "ab")
         return JSONResponse(overlaid([("A", self.runs.charts(a)), ("B", self.runs.charts(b))]))
 
     def compared_task(self, request: Request) -> Response:
-        parameters = compared(request)
+        parameters = compared_runs(request)
         names = parameters.get("a", ""), parameters.get("b", "")
         a, b = map(self.runs.folder, names)
         with RunReader(a) as one, RunReader(b) as two:
@@ -208,7 +208,7 @@ class Comparisons:
         for name, row in selected.items():
             for group in groups(row, by):
                 by_group.setdefault(group, []).append(charts[name])
-        return JSONResponse(grouped(by_group))
+        return JSONResponse(group_charts(by_group))
 
     def selection(self, request: Request) -> tuple[dict[str, dict[str, Any]], str]:
         """The runs in an address that can be read, and what they are grouped by."""

@@ -23,7 +23,7 @@ from gnomon.terminal import printable
 from gnomon.viewer.history import Steps
 from gnomon.viewer.pages import page_of
 
-__all__ = ["charts", "grouped", "overlaid", "task_charts"]
+__all__ = ["charts", "group_charts", "overlaid", "task_charts"]
 
 POINTS = 1000
 """Points of a curve."""
@@ -61,7 +61,7 @@ def charts(reader: RunReader, steps: Steps) -> dict[str, Any]:
         for title, names in (*CHARTS, ("Parts of the reward", parts))
         if any(name in step for step in timed for name in names)
     ]
-    return {"charts": [*held_out, *map(thinned, curves)], "alarms": alarms}
+    return {"charts": [*held_out, *map(thin, curves)], "alarms": alarms}
 
 
 def with_speed(reader: RunReader, steps: Steps) -> list[Mapping[str, float]]:
@@ -74,7 +74,7 @@ def with_speed(reader: RunReader, steps: Steps) -> list[Mapping[str, float]]:
     ]
 
 
-def thinned(chart: Chart) -> Chart:
+def thin(chart: Chart) -> Chart:
     """The chart with at most about `POINTS` points: of every few steps the lowest and the highest value of each series,
     in the order in which they stand."""
     steps = chart["x"]
@@ -146,7 +146,7 @@ def overlaid(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     return several([(label, [own]) for label, own in runs])
 
 
-def grouped(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def group_charts(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     """The mean curves of groups of runs: a chart for each metric, in it a colour for each group, and around its mean a
     band from the lowest to the highest of its runs. Args: groups: the `charts` of the runs of each group."""
     return several([(f"{name} ({len(runs)})", runs) for name, runs in groups.items()])

@@ -88,7 +88,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "recipe": reader.recipe,
         "newest": steps[-1][0] if steps else None,
         "rollouts": extreme_rows(reader, steps[-1][0]) if steps else [],
-        "imported": reader.imported,
+        "imported": reader.import_format,
         "rule": reader.genesis.get("imported", {}).get("correct", ""),
         "settings": settings_of(reader),
         "note": note_of(reader.folder),
@@ -104,7 +104,7 @@ def gain_facts(reader: RunReader) -> dict[str, Any] | None:
     if card is not None and reader.fingerprint in card.runs.values():
         rows = [(row_name(row), row) for row in card.gain.rows]
         return {"title": title(card), "k": card.gain.k, "rows": rows, "sentences": list(sentences(card))}
-    measurable = reader.complete and reader.held_out is not None and not reader.imported
+    measurable = reader.complete and reader.held_out is not None and not reader.import_format
     return {"command": f"gnomon gain {shlex.quote(str(reader.folder))}"} if measurable else None
 
 

@@ -60,7 +60,7 @@ def split_at_difference(reply: str, base: str) -> dict[str, Any]:
     """A reply in three parts: what it shares with another one, the word at which it differs, and the rest."""
     if reply == base:
         return {"equal": True, "shared": reply[:SHOWN], "word": "", "rest": "", "left_out": max(0, len(reply) - SHOWN)}
-    at = shared(reply, base)
+    at = common_length(reply, base)
     word = WORD.match(reply, at, at + SHOWN)
     end = word.end() if word else at
     return {
@@ -72,7 +72,7 @@ def split_at_difference(reply: str, base: str) -> dict[str, Any]:
     }
 
 
-def shared(a: str, b: str) -> int:
+def common_length(a: str, b: str) -> int:
     """Number of characters at the beginning that two texts share, by bisection: a text may be very long."""
     low, high = 0, min(len(a), len(b))
     while low < high:

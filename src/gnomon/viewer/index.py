@@ -25,7 +25,7 @@ from gnomon.store import Record, RunReader
 from gnomon.store.codec import text_of
 from gnomon.store.layout import is_rollout, of_set, set_of, unpack
 
-__all__ = ["Index", "Progress", "folded", "split_of", "texts_of"]
+__all__ = ["Index", "Progress", "fold", "split_of", "texts_of"]
 
 VERSION = 2
 """Of the tables. An index of another version is rebuilt."""
@@ -215,7 +215,7 @@ def store(db: sqlite3.Connection, records: list[Record]) -> None:
             )
         else:
             continue
-        texts.append((record.seq, "\n".join(folded(text[:LONGEST]) for text in texts_of(record))))
+        texts.append((record.seq, "\n".join(fold(text[:LONGEST]) for text in texts_of(record))))
     db.executemany("INSERT INTO groups (seq, split, step, task) VALUES (?, ?, ?, ?)", groups)
     db.executemany(f"INSERT INTO rollouts VALUES ({', '.join('?' * 12)})", rollouts)
     db.executemany(
@@ -259,7 +259,7 @@ def texts_of(record: Record) -> Iterator[str]:
         yield from map(text_of, turn.get("messages") or ())
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """A text as it is compared: in lower case, without what SQLite cannot hold."""
     return str(storable(text.lower())).replace("\0", " ")
 

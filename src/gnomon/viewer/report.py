@@ -51,8 +51,8 @@ def report(folder: Path) -> str:
 
 def subject(reader: RunReader) -> str:
     """What the run is of: objective, environment, policy and batch; of an imported one its log."""
-    if reader.imported:
-        return f"rollouts of another trainer, imported from {reader.imported}"
+    if reader.import_format:
+        return f"rollouts of another trainer, imported from {reader.import_format}"
     settings = settings_of(reader)
     policy, env, objective = (settings[name] for name in ("policy.path", "env.type", "objective.type"))
     sizes = f"{settings['rollout.prompts']} tasks x {settings['rollout.group']} rollouts per step"

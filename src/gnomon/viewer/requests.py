@@ -19,7 +19,7 @@ __all__ = [
     "NotShown",
     "address_of",
     "address_page",
-    "compared",
+    "compared_runs",
     "evaluations",
     "held_out",
     "known_objective",
@@ -77,7 +77,7 @@ def known_objective(request: Request) -> str:
     return name
 
 
-def compared(request: Request) -> dict[str, str]:
+def compared_runs(request: Request) -> dict[str, str]:
     """The parameters that name two runs and their evaluations: `a` and `b`, or `run` twice."""
     parameters = request.query_params
     names = ("a", "a_step", "b", "b_step")

@@ -73,7 +73,7 @@ class Runs:
                 self._diagnoses[folder] = (f"{reader.fingerprint} {reader.status}", diagnosis)
             return diagnosis
 
-    def recorded(self, name: str) -> tuple[float, str]:
+    def last_record(self, name: str) -> tuple[float, str]:
         """When the last step of a run ended, in Unix seconds, and its name. Raises: NoRun."""
         return float(glance(name, self.folder(name)).get("at") or 0.0), name
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gnomon.store import Record, RunReader
-from gnomon.viewer.index import folded, has_texts, texts_of
+from gnomon.viewer.index import fold, has_texts, texts_of
 
 __all__ = ["Found", "Query", "search", "values_seen"]
 
@@ -180,7 +180,7 @@ def among(tasks: list[list[Any]]) -> tuple[str, list[Any]]:
 def spans(db: sqlite3.Connection, query: Query, after: int, end: int) -> Iterator[tuple[int, int]]:
     """Parts of the chain, in order, outside which nothing can match: positions after the first, up to the second."""
     first = db.execute("SELECT max(seq) FROM groups WHERE seq <= ?", (after,)).fetchone()[0] or 0
-    text = folded(query.text)
+    text = fold(query.text)
     if len(text) >= 3 and has_texts(db):
         pieces = sorted({text[at : at + 3] for at in range(min(len(text) - 2, SPELLED))})
         match = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
@@ -211,7 +211,7 @@ class Asking:
     """Looks into the records for a text. Args: text: empty where any will do."""
 
     def __init__(self, reader: RunReader, text: str) -> None:
-        self.reader, self.text = reader, folded(text)
+        self.reader, self.text = reader, fold(text)
         self.asked: Record | None = None
 
     def excerpt(self, row: Mapping[str, Any]) -> dict[str, str] | None:
@@ -226,7 +226,7 @@ class Asking:
             self.asked = self._record(row["asked"])
         for where, each in (("", record), ("prompt", self.asked)):
             for text in texts_of(each):
-                if (at := folded(text).find(self.text)) >= 0:
+                if (at := fold(text).find(self.text)) >= 0:
                     end = at + len(self.text)
                     before, after = text[max(0, at - AROUND) : at], text[end : end + AROUND]
                     return {"where": where, "before": before, "text": text[at:end], "after": after}

@@ -37,7 +37,7 @@ def tasks_through(reader: RunReader, begin: int) -> dict[str, Any]:
 
 def through(reader: RunReader, kind: str) -> Iterator[dict[str, Any]]:
     """Each task of one kind with the fraction that was right in each step, by its index."""
-    for task, own in groupby(reader.solved(kind), itemgetter(0)):
+    for task, own in groupby(reader.success_counts(kind), itemgetter(0)):
         steps = [{"step": step, "right": right, "of": of, "rate": right / of} for _, step, right, of in own]
         change = steps[-1]["rate"] - steps[0]["rate"]
         yield {"kind": kind, "task": task, "steps": steps[-STEPS:], "last": steps[-1]["rate"], "change": change}

@@ -62,7 +62,7 @@ class Token:
 
 
 @lru_cache(maxsize=8)
-def loaded(path: str) -> Tokenizer | None:
+def load_tokenizer(path: str) -> Tokenizer | None:
     from gnomon.models.tokenizer import Tokenizer
 
     try:
@@ -77,7 +77,7 @@ def tokenizer_of(reader: RunReader) -> Tokenizer | None:
     settings = tomllib.loads(reader.recipe)
     if "imported" in settings:
         return None
-    return loaded(str(at_commits(leaves(settings), reader.manifest.get("hub")).get("policy.path", "tiny")))
+    return load_tokenizer(str(at_commits(leaves(settings), reader.manifest.get("hub")).get("policy.path", "tiny")))
 
 
 def turn_tokens(task_record: Record, record: Record, tokenizer: Tokenizer | None, tier: str) -> list[list[Token]]:
@@ -94,7 +94,7 @@ def turn_tokens(task_record: Record, record: Record, tokenizer: Tokenizer | None
     result = []
     for turn in turns:
         reply = zip(turn.completion.token_ids, turn.completion.logprobs, per_token, strict=False)
-        result.append([*prompt(turn.segments, tokenizer), *islice(replied(list(reply), tokenizer), MOST)])
+        result.append([*prompt(turn.segments, tokenizer), *islice(reply_tokens(list(reply), tokenizer), MOST)])
     return result
 
 
@@ -114,7 +114,7 @@ def differences(body: Mapping[str, Any], logps: Sequence[float], tier: str) -> S
 def prompt(supplied: Sequence[Segment], tokenizer: Tokenizer | None) -> Iterator[Token]:
     for segment in supplied:
         ids = segment.token_ids[:MOST]
-        for text, token in zip(spelled(ids, tokenizer), ids, strict=True):
+        for text, token in zip(spell(ids, tokenizer), ids, strict=True):
             yield Token(text=text, id=token, origin=segment.origin.value)
 
 
@@ -122,9 +122,9 @@ Recorded = tuple[float | None, float | None, float | None]
 """Advantage, difference and entropy of a token."""
 
 
-def replied(reply: Sequence[tuple[int, float, Recorded]], tokenizer: Tokenizer | None) -> Iterator[Token]:
+def reply_tokens(reply: Sequence[tuple[int, float, Recorded]], tokenizer: Tokenizer | None) -> Iterator[Token]:
     ids = [token for token, _, _ in reply]
-    for text, (token, logp, (advantage, difference, entropy)) in zip(spelled(ids, tokenizer), reply, strict=True):
+    for text, (token, logp, (advantage, difference, entropy)) in zip(spell(ids, tokenizer), reply, strict=True):
         is_sampled = not math.isnan(logp)
         yield Token(
             text=text, id=token, origin="sampled" if is_sampled else "prefilled", logp=logp if is_sampled else None,
@@ -132,7 +132,7 @@ def replied(reply: Sequence[tuple[int, float, Recorded]], tokenizer: Tokenizer |
         )  # fmt: skip
 
 
-def spelled(ids: Sequence[int], tokenizer: Tokenizer | None) -> Iterator[str]:
+def spell(ids: Sequence[int], tokenizer: Tokenizer | None) -> Iterator[str]:
     """Texts of tokens. Tokens that are parts of one character are shown together at the last of them."""
     waiting: list[int] = []
     for token in ids:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnomon.workers.import_time import own_cpu
 from gnomon.workers.outcomes import Died, Exceeded, Lost, Outcome, Raised, Resource, Returned
 from gnomon.workers.pool import Affinity, Pool
-from gnomon.workers.serialise import Carried, packed
+from gnomon.workers.serialise import Carried, pack_value
 
 __all__ = [
     "Affinity",
@@ -19,5 +19,5 @@ __all__ = [
     "Resource",
     "Returned",
     "own_cpu",
-    "packed",
+    "pack_value",
 ]

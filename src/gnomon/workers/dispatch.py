@@ -119,7 +119,7 @@ class Dispatcher:
     def submit(self, jobs: Sequence[Job]) -> None:
         """Run jobs; their futures get the outcomes. Raises: ValueError if the pool is closed."""
         for job in jobs:
-            job.future.add_done_callback(self._cancelled)
+            job.future.add_done_callback(self._on_cancel)
         self.post(lambda: self._enqueue(jobs))
 
     def post(self, action: Callable[[], None]) -> None:
@@ -158,7 +158,7 @@ class Dispatcher:
         with suppress(OSError):  # It is full, so the thread will wake; or closed.
             self._wake.send(b"!")
 
-    def _cancelled(self, future: Future[list[Outcome]]) -> None:
+    def _on_cancel(self, future: Future[list[Outcome]]) -> None:
         if future.cancelled():
             self._wake_up()
 
@@ -293,7 +293,7 @@ class Dispatcher:
         try:
             running.clocks = running.worker.clocks()
         except OSError:
-            self._died(running)
+            self._on_death(running)
             return
         self._write(running)
 
@@ -305,7 +305,7 @@ class Dispatcher:
         except BlockingIOError:
             pass
         except OSError:
-            self._died(running, unreceived(len(running.call), self._limits.memory))
+            self._on_death(running, death_reason(len(running.call), self._limits.memory))
             return
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if running.unsent else 0)
         if self._selector.get_key(channel).events != events:
@@ -335,8 +335,8 @@ class Dispatcher:
         received += piece
         size = int.from_bytes(received[:HEAD], "little") if len(received) >= HEAD else 0
         if not piece:
-            why = unreceived(len(running.call), self._limits.memory) if running.unsent else ""
-            self._died(running, why)
+            why = death_reason(len(running.call), self._limits.memory) if running.unsent else ""
+            self._on_death(running, why)
         elif size > self._limits.output + 1024:
             self._over(running, Exceeded("output"), drop=True)
         elif len(received) >= HEAD + max(size, 1):
@@ -346,7 +346,7 @@ class Dispatcher:
         try:
             kind, *rest = self._opened(answer)
             if kind == "too large":
-                self._died(running, unreceived(int(rest[0]), self._limits.memory))
+                self._on_death(running, death_reason(int(rest[0]), self._limits.memory))
                 return
             outcome = OUTCOMES[kind](*rest)
         except Exception as error:  # Only a worker that is no longer ours, or a value that does not travel, does this.
@@ -356,7 +356,7 @@ class Dispatcher:
         running.worker.calls += 1
         self._over(running, outcome, drop=outcome == Exceeded("memory"))
 
-    def _died(self, running: Running, why: str = "") -> None:
+    def _on_death(self, running: Running, why: str = "") -> None:
         """Handle the death of a worker in a call."""
         running.job.repeats.another(why)
         self._over(running, Died(running.job.repeats.count, why))
@@ -413,7 +413,7 @@ class Dispatcher:
             fail(job, Lost())
 
 
-def unreceived(size: int, memory: int) -> str:
+def death_reason(size: int, memory: int) -> str:
     """Why a worker died of a job. Args: size: of the job, in bytes; memory: limit of the worker, in bytes."""
     return f"it could not receive the job, which has {size:,} bytes; it may use {memory:,} bytes of memory"
 

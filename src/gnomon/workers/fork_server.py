@@ -23,7 +23,7 @@ from threading import Lock
 from gnomon.import_path import inherited_path
 from gnomon.workers.import_time import ImportTime
 from gnomon.workers.process import Worker
-from gnomon.workers.worker import HEAD, frame, framed
+from gnomon.workers.worker import HEAD, frame, read_frame
 
 __all__ = ["WORKER", "ForkServer", "end_base_servers"]
 
@@ -68,7 +68,7 @@ class ForkServer:
             answer = b"it died"
             with suppress(OSError, EOFError), self._channel.makefile("rb") as stream:
                 self._channel.sendall(pickle.dumps((environment, os.getcwd(), path, self._modules, self._task)))
-                answer = framed(stream)
+                answer = read_frame(stream)
             if not answer:
                 return
             ended = bool(wait([self._pidfd], 1.0))

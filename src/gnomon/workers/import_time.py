@@ -48,7 +48,7 @@ class ImportTime:
         os.ftruncate(descriptor, PAGE.size)
         self._page = mmap.mmap(descriptor, PAGE.size)
 
-    def spent(self, now: Clocks) -> Clocks:
+    def time_spent(self, now: Clocks) -> Clocks:
         """What the worker has spent on imports, at most `MOST`. Args: now: the worker's clocks."""
         cpu, wall, *began = PAGE.unpack_from(self._page)
         if any(began):
@@ -58,17 +58,17 @@ class ImportTime:
     def count(self) -> None:
         """Count the imports of this process from now on."""
         OWN.append(self)
-        builtins.__import__ = self._counted(builtins.__import__)
-        importlib.import_module = self._counted(importlib.import_module)
+        builtins.__import__ = self._count(builtins.__import__)
+        importlib.import_module = self._count(importlib.import_module)
 
     def close(self) -> None:
         self._page.close()
 
-    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _count(self, function: Callable[..., Any]) -> Callable[..., Any]:
         own = os.getpid()
 
         @wraps(function)
-        def counted(*arguments: Any, **keywords: Any) -> Any:
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
             cpu, wall, *began = PAGE.unpack_from(self._page)
             if any(began) or os.getpid() != own:  # Part of another import, or in a process of the function.
                 return function(*arguments, **keywords)
@@ -80,7 +80,7 @@ class ImportTime:
                 used = clocks() - first
                 PAGE.pack_into(self._page, 0, cpu + used.cpu, wall + used.wall, 0.0, 0.0)
 
-        return counted
+        return wrapper
 
 
 OWN: list[ImportTime] = []
@@ -90,4 +90,4 @@ OWN: list[ImportTime] = []
 def own_cpu() -> float:
     """Processor seconds of this process; of a worker, without imports."""
     now = clocks()
-    return (now - OWN[-1].spent(now)).cpu if OWN else now.cpu
+    return (now - OWN[-1].time_spent(now)).cpu if OWN else now.cpu

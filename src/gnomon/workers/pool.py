@@ -22,12 +22,12 @@ from typing import Any, Self
 from gnomon.repeats import Repeats
 from gnomon.sandbox.probe import capabilities
 from gnomon.types import Part, Verdict
-from gnomon.workers.dispatch import Affinity, Dispatcher, Job, Limits, unreceived
+from gnomon.workers.dispatch import Affinity, Dispatcher, Job, Limits, death_reason
 from gnomon.workers.fork_server import ForkServer
 from gnomon.workers.outcomes import Died, Outcome, Raised
-from gnomon.workers.serialise import packed
+from gnomon.workers.serialise import pack_value
 
-__all__ = ["Affinity", "Pool", "opened"]
+__all__ = ["Affinity", "Pool", "load_pickle"]
 
 Call = tuple[Any, ...]
 """Arguments of the pool's function."""
@@ -37,7 +37,7 @@ class Pool:
     """Calls one function in worker processes.
 
     Args:
-        function: anything that `packed` carries to a worker: of a module, a notebook or the main script, or a bound
+        function: anything that `pack_value` carries to a worker: of a module, a notebook or the main script, or a bound
             method of a picklable object.
         workers: largest number of processes. They start on demand and are shared by all callers.
         seconds: CPU seconds that a call may use. They do not depend on the machine's load, and do not include imports,
@@ -79,11 +79,11 @@ class Pool:
         self.retries = retries
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
-        task = packed((function, memory, output, readable if hardened else None))
+        task = pack_value((function, memory, output, readable if hardened else None))
         modules = [*([] if name == "__main__" else [name]), *imports]
         self._server = ForkServer(modules, task, variables or {})
         limits = Limits(workers=workers, memory=memory, output=output, recycle=recycle)
-        self._dispatcher = Dispatcher(self._server, limits, opened if hardened else pickle.loads)
+        self._dispatcher = Dispatcher(self._server, limits, load_pickle if hardened else pickle.loads)
         self._end = weakref.finalize(self, self._dispatcher.close)
 
     def map(self, calls: Iterable[Call], *, fresh: bool = False, patience: float = 1.0) -> list[Outcome]:
@@ -150,14 +150,14 @@ class Pool:
         seconds, wall = patience * self.seconds, patience * self.wall
         job = Job(calls=[], seconds=seconds, wall=wall, repeats=Repeats(self.retries), **settings)
         try:
-            job.calls = [packed(call) for call in calls]
+            job.calls = [pack_value(call) for call in calls]
         except Exception as error:  # A value's own code decides how it is pickled, so it may raise anything.
             error_text = f"the job cannot be sent to a worker: {type(error).__name__}: {error}"
             job.future.set_result([Raised(error_text, "")])
             return job
         size = max(map(len, job.calls))
         if size >= self.memory:
-            job.future.set_result([Died(1, unreceived(size, self.memory))])
+            job.future.set_result([Died(1, death_reason(size, self.memory))])
         return job
 
     def close(self) -> None:
@@ -184,16 +184,16 @@ class Sealed(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def opened(payload: bytes) -> Any:
+def load_pickle(payload: bytes) -> Any:
     """The value of a pickle. Raises: pickle.UnpicklingError if it uses anything else; ValueError or TypeError for an
     invalid verdict."""
     value = Sealed(io.BytesIO(payload)).load()
     if isinstance(value, tuple):
-        return tuple(checked(item) for item in value)
-    return checked(value)
+        return tuple(check_value(item) for item in value)
+    return check_value(value)
 
 
-def checked(value: Any) -> Any:
+def check_value(value: Any) -> Any:
     """A verdict rebuilt and validated from its fields; any other value unchanged."""
     if not isinstance(value, Verdict):
         return value

@@ -32,7 +32,7 @@ class Worker:
         Raises: OSError if it has ended.
         """
         now = Clocks(time.clock_gettime(~self.pid << 3 | 2), time.monotonic())  # Clock id of another process on Linux.
-        return now - self.imports.spent(now)
+        return now - self.imports.time_spent(now)
 
     def alive(self) -> bool:
         watch = select.poll()

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-__all__ = ["Carried", "module_of", "packed"]
+__all__ = ["Carried", "module_of", "pack_value"]
 
 
-def packed(value: Any) -> bytes:
+def pack_value(value: Any) -> bytes:
     """A pickle that another process can load.
 
     Classes and functions of a module are stored by name, and imported on loading. Those that cannot be imported,
@@ -49,11 +49,11 @@ class Carried:
     @classmethod
     def of(cls, value: Any) -> Self:
         """Raises: what pickling raises."""
-        payload = packed(value)
+        payload = pack_value(value)
         words = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
         return cls(tuple((name, file) for name in sorted(words) if (file := file_alone(name))), payload)
 
-    def opened(self) -> Any:
+    def load(self) -> Any:
         """The value, loaded in the receiving process."""
         for name, file in self.files:
             load(name, file)

@@ -23,7 +23,7 @@ from gnomon.sandbox.confine import harden
 from gnomon.sandbox.descendants import adopt, end_all
 from gnomon.workers.import_time import ImportTime
 
-__all__ = ["HEAD", "frame", "framed", "serve_base"]
+__all__ = ["HEAD", "frame", "read_frame", "serve_base"]
 
 PR_SET_PDEATHSIG = 1
 HEAD = 8
@@ -113,7 +113,7 @@ def work(descriptor: int) -> None:
             imports = ImportTime(page)
             announce(channel, page)
             os.close(page)
-            function, memory, output, readable = pickle.loads(framed(stream))
+            function, memory, output, readable = pickle.loads(read_frame(stream))
             nothing = os.open(os.devnull, os.O_RDWR)
             for standard in (0, 1, 2):
                 os.dup2(nothing, standard)
@@ -123,7 +123,7 @@ def work(descriptor: int) -> None:
                 harden([sys.base_prefix, sys.prefix, *(path or os.getcwd() for path in sys.path), *readable])
             imports.count()
             while True:
-                answer = answered(function, framed(stream))
+                answer = answer_call(function, read_frame(stream))
                 channel.sendall(frame(answer if len(answer) <= output else pickle.dumps(("exceeded", "output"))))
         except (EOFError, ConnectionError):
             return
@@ -141,7 +141,7 @@ def frame(payload: bytes) -> bytes:
     return len(payload).to_bytes(HEAD, "little") + payload
 
 
-def framed(stream: BinaryIO) -> bytes:
+def read_frame(stream: BinaryIO) -> bytes:
     """The next payload of a stream. Raises: EOFError at its end."""
     head = stream.read(HEAD)
     payload = stream.read(int.from_bytes(head, "little"))
@@ -150,23 +150,23 @@ def framed(stream: BinaryIO) -> bytes:
     return payload
 
 
-def answered(function: Any, call: bytes) -> bytes:
+def answer_call(function: Any, call: bytes) -> bytes:
     """The pickled answer to a call: the returned value or the failure."""
     try:
         arguments = pickle.loads(call)
     except MemoryError:
         return pickle.dumps(("too large", len(call)))
     except BaseException as error:
-        return raised(error)
+        return failure_answer(error)
     try:
         return pickle.dumps(("returned", function(*arguments)))
     except MemoryError:
         return pickle.dumps(("exceeded", "memory"))
     except BaseException as error:  # Including exits and interrupts.
-        return raised(error)
+        return failure_answer(error)
 
 
-def raised(error: BaseException) -> bytes:
+def failure_answer(error: BaseException) -> bytes:
     """The pickled answer for an exception."""
     try:
         message = f": {error}", "".join(traceback.format_exception(error, limit=-FRAMES))

@@ -23,10 +23,10 @@ def build(
     """Train a base policy from scratch on synthetic calculations (the built-in one: about an hour on two cores)."""
     from gnomon_lab.tiny_policy.build import build as train
     from gnomon_lab.tiny_policy.build import trial
-    from gnomon_lab.tiny_policy.recipes import named
+    from gnomon_lab.tiny_policy.recipes import recipe_of
     from gnomon_lab.tiny_policy.scores import score
 
-    recipe = named(of) if steps is None else trial(steps, named(of))
+    recipe = recipe_of(of) if steps is None else trial(steps, recipe_of(of))
     train(folder, recipe)
     # A policy from a short trial writes random text up to the limit; two tasks are enough to test the evaluation.
     for name, facts in score(folder, recipe, tasks=128 if steps is None else 2)["envs"].items():

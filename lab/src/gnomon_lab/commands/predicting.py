@@ -62,12 +62,12 @@ def register(
     from gnomon.run.subject import layers
     from gnomon_lab.predictions.forecast import from_file, from_options
     from gnomon_lab.predictions.register import register as write
-    from gnomon_lab.predictions.settings import stated
+    from gnomon_lab.predictions.settings import given_settings
     from gnomon_lab.predictions.text import line_to_publish, registered_text
 
     words = list(settings or [])
     first = words[:1] if words and "=" not in words[0] else []
-    named = stated(layers(first[0], words[1:]) if first else [overrides(words, 2)])
+    named = given_settings(layers(first[0], words[1:]) if first else [overrides(words, 2)])
     asked = from_options(pass_at_1, length, level, reaches or [], beats or [])
     asked += from_file(file) if file is not None else []
     made, digest = write(folder, asked, by=by or getuser(), settings=named)

@@ -40,11 +40,11 @@ def ablate(
     """Change one setting at a time and report which settings matter: gnomon ablate char_count steps=20"""
     from gnomon.comparison.statistics import require_libraries
     from gnomon_lab.studies.command import INTERRUPTED, carried_out
-    from gnomon_lab.studies.written import ablation, ablation_text, base_of, factors_of, possible, registered
+    from gnomon_lab.studies.written import ablation, ablation_text, base_of, factors_of, possible, register_text
 
     require_libraries()
-    shared = chosen(settings)
-    wanted = {word: chosen([word]) for word in factor or ()} or factors_of(base_of(what, shared))
+    shared = parse_settings(settings)
+    wanted = {word: parse_settings([word]) for word in factor or ()} or factors_of(base_of(what, shared))
     factors, refused = possible(what, shared, wanted)
     for name, why in refused.items():
         say(f"left out: {name} ({why})")
@@ -55,7 +55,7 @@ def ablate(
             fix=f"gnomon ablate {what} --factor rollout.group=4",
         )
     folder = folder or Path("studies") / f"ablate-{Path(what).stem}"
-    found = carried_out(registered(folder, ablation(what, shared, factors, seeds, margin)), jobs, again(folder))
+    found = carried_out(register_text(folder, ablation(what, shared, factors, seeds, margin)), jobs, again(folder))
     if found is None:
         sys.exit(INTERRUPTED)
     say(ablation_text(found, margin))
@@ -75,25 +75,27 @@ def scaling(
     """Train with several values of one setting: gnomon scaling char_count examples=1,4,16,64 steps=20"""
     from gnomon.comparison.statistics import require_libraries
     from gnomon_lab.studies.command import INTERRUPTED, carried_out
-    from gnomon_lab.studies.written import registered, scaling_text
+    from gnomon_lab.studies.written import register_text, scaling_text
     from gnomon_lab.studies.written import scaling as scaled
 
     require_libraries()
     key, _, listed = values.partition("=")
-    each = [value for word in listed.split(",") if word for value in chosen([f"{key}={word}"]).values()]
+    each = [value for word in listed.split(",") if word for value in parse_settings([f"{key}={word}"]).values()]
     if len(set(map(str, each))) < 2:
         raise ConfigError(
             "E097", f"{values!r} has fewer than two different values", fix=f"gnomon scaling {what} examples=1,4,16"
         )
-    key = next(iter(chosen([f"{key}=1"])))
+    key = next(iter(parse_settings([f"{key}=1"])))
     folder = folder or Path("studies") / f"scaling-{Path(what).stem}-{key.rpartition('.')[2]}"
-    found = carried_out(registered(folder, scaled(what, chosen(settings), key, each, seeds)), jobs, again(folder))
+    found = carried_out(
+        register_text(folder, scaled(what, parse_settings(settings), key, each, seeds)), jobs, again(folder)
+    )
     if found is None:
         sys.exit(INTERRUPTED)
     say(scaling_text(found, key, each))
 
 
-def chosen(words: list[str] | None) -> dict[str, Any]:
+def parse_settings(words: list[str] | None) -> dict[str, Any]:
     """`key=value` words as dotted keys. Raises: ConfigErrors for a word without `=`."""
     from gnomon.config import leaves, overrides
 

@@ -81,9 +81,9 @@ def calibration(by: str, scored: Sequence[Scored], left_out: Mapping[str, str]) 
     answers = [answer for each in scored for answer in each.answers]
     states = {name: sum(answer.state == name for answer in answers) for name in ("resolved", "open", "void")}
     runs = [pairs for each in scored if (pairs := events(each.answers))]
-    base = averaged([[float(happened) for _, happened in pairs] for pairs in runs])
-    ours = averaged([[brier(p, happened) for p, happened in pairs] for pairs in runs])
-    usual = None if base is None else averaged([[brier(base, happened) for _, happened in pairs] for pairs in runs])
+    base = average([[float(happened) for _, happened in pairs] for pairs in runs])
+    ours = average([[brier(p, happened) for p, happened in pairs] for pairs in runs])
+    usual = None if base is None else average([[brier(base, happened) for _, happened in pairs] for pairs in runs])
     every = [pair for pairs in runs for pair in pairs]
     return Calibration(
         by=by,
@@ -92,10 +92,10 @@ def calibration(by: str, scored: Sequence[Scored], left_out: Mapping[str, str]) 
         states=states,
         left_out=left_out,
         brier=ours,
-        log=averaged([[log_score(p, happened) for p, happened in pairs] for pairs in runs]),
+        log=average([[log_score(p, happened) for p, happened in pairs] for pairs in runs]),
         base_rate=base,
         skill=1.0 - ours / usual if usual and ours is not None else None,
-        bins=binned(every) if len(every) >= FEW else (),
+        bins=make_bins(every) if len(every) >= FEW else (),
         coverage=coverage(answers),
     )
 
@@ -109,13 +109,13 @@ def events(answers: Iterable[Answer]) -> list[tuple[float, bool]]:
     ]
 
 
-def averaged(runs: Sequence[Sequence[float]]) -> float | None:
+def average(runs: Sequence[Sequence[float]]) -> float | None:
     """Mean over runs of the mean over the questions of each; None without any."""
     means = [math.fsum(values) / len(values) for values in runs]
     return math.fsum(means) / len(means) if means else None
 
 
-def binned(pairs: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
+def make_bins(pairs: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
     """At most `BINS` bins of equal count. Equal probabilities share a bin, that of their middle rank."""
     ordered = sorted(pairs)
     bins: dict[int, list[tuple[float, bool]]] = {}

@@ -90,7 +90,7 @@ def score(reader: RunReader, seen: str = "") -> Scored | None:
             why=f"its SHA-256 is {found}, which does not occur in {seen!r}",
             fix="compare both with the file that was registered: sha256sum prediction.json",
         )  # fmt: skip
-    why = changed(prediction, reader)
+    why = setting_changes(prediction, reader)
     answers = tuple(
         Answer(question=question, state="void", why=why) if why else answer(question, reader)
         for question in prediction.questions
@@ -98,7 +98,7 @@ def score(reader: RunReader, seen: str = "") -> Scored | None:
     return Scored(prediction=prediction, sha256=found, attested=ATTESTED if seen else SELF, answers=answers)
 
 
-def changed(prediction: Prediction, reader: RunReader) -> str:
+def setting_changes(prediction: Prediction, reader: RunReader) -> str:
     """How the run differs from the settings that the prediction names; empty where it does not."""
     found = differences(prediction.settings, tomllib.loads(reader.recipe))
     return "; ".join(f"{key} is {has!r} and the prediction names {value!r}" for key, (value, has) in found.items())
@@ -109,20 +109,20 @@ def answer(question: Question, reader: RunReader) -> Answer:
         case Interval() | Quantiles():
             return final(question, reader)
         case Reaches():
-            return reached(question, reader)
+            return answer_reaches(question, reader)
         case Beats():
             return beaten(question, reader)
 
 
 def final(question: Interval | Quantiles, reader: RunReader) -> Answer:
     """Of a metric at the end."""
-    if why := unfinished(reader):
+    if why := why_unfinished(reader):
         return Answer(question=question, state="open", why=why)
     found = evaluations(reader, question.metric)
-    if why := undecided(found[-1], question.metric) if found else "the run has no such evaluation set":
+    if why := why_undecided(found[-1], question.metric) if found else "the run has no such evaluation set":
         return Answer(question=question, state="void", why=why)
     last = found[-1]
-    value = measured(last.body, question.metric)
+    value = metric_value(last.body, question.metric)
     assert value is not None
     if isinstance(question, Quantiles):
         scores = {"pinball": pinball(question.levels, value)}
@@ -132,24 +132,24 @@ def final(question: Interval | Quantiles, reader: RunReader) -> Answer:
     return Answer(question=question, state="resolved", value=value, happened=inside, scores=scores)
 
 
-def reached(question: Reaches, reader: RunReader) -> Answer:
+def answer_reaches(question: Reaches, reader: RunReader) -> Answer:
     """Of a value by a step."""
     steps = tomllib.loads(reader.recipe)["budget"]["steps"]
     if steps < question.step:
         return Answer(question=question, state="void", why=f"the run has {steps} steps")
     inside = [record for record in evaluations(reader, question.metric) if 1 <= (record.step or 0) <= question.step]
     for record in inside:
-        value = measured(record.body, question.metric)
-        if value is not None and value >= question.value and not undecided(record, question.metric):
+        value = metric_value(record.body, question.metric)
+        if value is not None and value >= question.value and not why_undecided(record, question.metric):
             return event(question, question.probability, True, value, f"after step {record.step}")
-    if reader.steps <= question.step and (why := unfinished(reader)):
+    if reader.steps <= question.step and (why := why_unfinished(reader)):
         return Answer(question=question, state="open", why=why)
     if not inside:
         return Answer(question=question, state="void", why=f"no evaluation after 1 to {question.step} steps")
     for record in inside:
-        if why := undecided(record, question.metric):
+        if why := why_undecided(record, question.metric):
             return Answer(question=question, state="void", why=why)
-    best = max(measured(record.body, question.metric) or 0.0 for record in inside)
+    best = max(metric_value(record.body, question.metric) or 0.0 for record in inside)
     return event(question, question.probability, False, best, "the largest value")
 
 
@@ -161,15 +161,15 @@ def beaten(question: Beats, reader: RunReader) -> Answer:
     with RunReader(folder) as other:
         if question.uuid and other.uuid != question.uuid:
             return Answer(question=question, state="void", why=f"{folder} holds another run than was registered")
-        if why := unfinished(reader) or unfinished(other):
+        if why := why_unfinished(reader) or why_unfinished(other):
             return Answer(question=question, state="open", why=why)
         if why := unlike(reader.genesis, other.genesis):
             return Answer(question=question, state="void", why=why)
         last = [evaluations(each)[-1] for each in (reader, other)]
     for record in last:
-        if why := undecided(record, "pass@1"):
+        if why := why_undecided(record, "pass@1"):
             return Answer(question=question, state="void", why=why)
-    ours, theirs = (measured(record.body, "pass@1") or 0.0 for record in last)
+    ours, theirs = (metric_value(record.body, "pass@1") or 0.0 for record in last)
     if ours == theirs:
         return Answer(question=question, state="void", why=f"both end with {ours:.3f}", value=ours)
     return event(question, question.probability, ours > theirs, ours, f"the other ended with {theirs:.3f}")
@@ -185,7 +185,7 @@ def evaluations(reader: RunReader, metric: str = "") -> list[Record]:
     return reader.evaluations(metric.rpartition("/")[0])
 
 
-def unfinished(reader: RunReader) -> str:
+def why_unfinished(reader: RunReader) -> str:
     """Why a run decides nothing yet; empty for a finished run."""
     status = reader.status
     return (
@@ -193,16 +193,16 @@ def unfinished(reader: RunReader) -> str:
     )
 
 
-def undecided(record: Record, metric: str) -> str:
+def why_undecided(record: Record, metric: str) -> str:
     """Why an evaluation decides nothing; empty where it does."""
     statuses: Mapping[str, int] = record.body["statuses"]
     failed, total = statuses.get(Status.FAILED, 0), sum(statuses.values())
     if total and failed / total > FAILED:
         return f"the verifier failed on {failed} of {total} held-out rollouts"
-    return "" if measured(record.body, metric) is not None else f"the run did not measure {metric}"
+    return "" if metric_value(record.body, metric) is not None else f"the run did not measure {metric}"
 
 
-def measured(body: Mapping[str, Any], metric: str) -> float | None:
+def metric_value(body: Mapping[str, Any], metric: str) -> float | None:
     """The value of a metric in an evaluation; None where it was not measured."""
     metric = metric.rpartition("/")[2]
     if metric.startswith("pass@"):

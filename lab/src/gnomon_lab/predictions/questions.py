@@ -34,7 +34,7 @@ class Interval(Model):
     """Probability that the value lies inside."""
 
     @model_validator(mode="after")
-    def ordered(self) -> Self:
+    def check_order(self) -> Self:
         if self.low > self.high:
             raise ValueError(f"low is {self.low:g}, which is above high, {self.high:g}")
         return self
@@ -65,7 +65,7 @@ class Quantiles(Model):
         return {float(level): value for level, value in self.at.items()}
 
     @model_validator(mode="after")
-    def ordered(self) -> Self:
+    def check_order(self) -> Self:
         try:
             levels = sorted(self.levels.items())
         except ValueError:

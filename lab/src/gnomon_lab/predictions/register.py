@@ -59,7 +59,7 @@ def register(
     Raises: ConfigErrors E080 for a question that cannot be decided; RunError E415 where there is a prediction, E416
         where the run has begun, E401 where the folder holds something else.
     """
-    asked = [located(question, folder) for question in questions_of(questions)]
+    asked = [locate(question, folder) for question in questions_of(questions)]
     path = folder / PREDICTION
     if (folder / JOURNAL).exists():
         raise RunError(
@@ -117,7 +117,7 @@ def mistaken(item: Mapping[str, Any]) -> ConfigError:
 KINDS = {"interval", "quantiles", "reaches", "beats"}
 
 
-def located(question: Question, folder: Path) -> Question:
+def locate(question: Question, folder: Path) -> Question:
     """The question with the other run's folder relative to this run's, and its identity where it has begun."""
     if not isinstance(question, Beats):
         return question

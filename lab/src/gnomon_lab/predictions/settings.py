@@ -11,14 +11,14 @@ from gnomon.config.sources import whole_key
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.run.find import check_env_config, check_policy_config, make_env
-from gnomon.run.paths import anchored
+from gnomon.run.paths import anchor
 from gnomon.store.layout import PREDICTION
 from gnomon_lab.predictions.register import read
 
-__all__ = ["differences", "require_predicted", "stated"]
+__all__ = ["differences", "given_settings", "require_predicted"]
 
 
-def stated(sources: Sequence[Source]) -> dict[str, Any]:
+def given_settings(sources: Sequence[Source]) -> dict[str, Any]:
     """The settings that some source gives, by their full keys, with absolute paths, as in the recipe of the run.
 
     Raises: ConfigErrors for settings with which no run starts.
@@ -26,7 +26,7 @@ def stated(sources: Sequence[Source]) -> dict[str, Any]:
     supplied = [item for source in sources for item in leaves(source.values).items()]
     named = dict.fromkeys(whole_key(key, value) for key, value in supplied)
     config, _ = resolve(sources, [check_env_config, check_policy_config] if "env.type" in named else [])
-    values = leaves(anchored(config, make_env(config.env)).model_dump())
+    values = leaves(anchor(config, make_env(config.env)).model_dump())
     return {key: values[key] for key in named if key in values}
 
 
@@ -40,7 +40,7 @@ def require_predicted(folder: Path, config: RunConfig, env: Env | None = None) -
     """Raises: ConfigErrors E422 if a prediction lies in the folder of a run that would make it void."""
     if not (folder / PREDICTION).is_file():
         return
-    recipe = anchored(config, env or make_env(config.env)).model_dump()
+    recipe = anchor(config, env or make_env(config.env)).model_dump()
     problems = [
         ConfigError(
             "E422",

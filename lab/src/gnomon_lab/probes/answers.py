@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config import RunConfig, recorded_recipe, resolve
 from gnomon.envs import Env
 from gnomon.errors import RunError
 from gnomon.rejudge.again import JudgeSpec, build_judge
@@ -24,11 +24,11 @@ from gnomon.stats import Interval, difference_interval
 from gnomon.store import RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.types import Status, Task, Verdict
-from gnomon.verifiers import Strictness, settle, settled
+from gnomon.verifiers import Strictness, settle, settle_all
 from gnomon.workers import Pool
 from gnomon_lab.probes.kinds import none_judged
 
-__all__ = ["Answers", "Matrix", "Read", "answers", "answers_text", "corrected", "judge_of"]
+__all__ = ["Answers", "Matrix", "Read", "answers", "answers_text", "judge_of", "share_corrected"]
 
 
 class Read(StrEnum):
@@ -106,9 +106,9 @@ def answers(reader: RunReader, kind: str = "rollout", *, trust: bool = False) ->
     Raises: RunError E435 for an environment that cannot judge one answer by itself; E436 for a run without judged
         rollouts of this kind; ConfigError E052 for code that is not trusted; RunError E142 for tasks that have changed.
     """
-    if reader.imported:
-        raise no_judge(reader.folder, f"the run was imported from {reader.imported}, without its environment")
-    config, _ = resolve([recorded(reader.folder / RECIPE)])
+    if reader.import_format:
+        raise no_judge(reader.folder, f"the run was imported from {reader.import_format}, without its environment")
+    config, _ = resolve([recorded_recipe(reader.folder / RECIPE)])
     require_trusted(reader, config, trust)
     found = list(read(reader, config, judge_spec(config, "", {}), kind))
     replies = [reply for reply in found if reply is not None]
@@ -126,7 +126,7 @@ def answers(reader: RunReader, kind: str = "rollout", *, trust: bool = False) ->
     )
 
 
-def corrected(kind: str = "rollout", *, trust: bool = False) -> Callable[[RunReader], float]:
+def share_corrected(kind: str = "rollout", *, trust: bool = False) -> Callable[[RunReader], float]:
     """A measure of a study: the share of all replies whose first answer is wrong and whose last is right."""
 
     def measure(reader: RunReader) -> float:
@@ -198,7 +198,7 @@ def verdicts(
     workers = config.workers
     memory = workers.memory_mib * 2**20
     with Pool(judge.verify, 1, seconds=workers.seconds, memory=memory, retries=0) as pool:
-        found = settled(pool, replies.values(), partial(settle, reward_range=strict(judge).reward_range))
+        found = settle_all(pool, replies.values(), partial(settle, reward_range=strict(judge).reward_range))
         return dict(zip(replies, found, strict=True))
 
 

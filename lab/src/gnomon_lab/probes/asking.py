@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gnomon.config import recorded, resolve
+from gnomon.config import recorded_recipe, resolve
 from gnomon.errors import ConfigError
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import score
-from gnomon.rendering import Renderer, choose, joined
+from gnomon.rendering import Renderer, choose, join
 from gnomon.run.saved import saved_policy
 from gnomon.run.subject import is_run, split_step
 from gnomon.store import RunReader
@@ -48,7 +48,7 @@ def beliefs(name: str, file: Path | None = None) -> list[tuple[str, Belief]]:
 
 def asked_of_run(name: str, folder: Path) -> Iterator[tuple[str, Ask]]:
     """The policies of a run, one at a time."""
-    config, _ = resolve([recorded(folder / RECIPE)])
+    config, _ = resolve([recorded_recipe(folder / RECIPE)])
     for when, whose in (("before", config.policy.path), ("after", name)):
         policy = saved_policy(whose, Precision())
         yield when, asking(policy, choose(policy.tokenizer, config.policy.renderer))
@@ -69,7 +69,7 @@ def asking(policy: Policy, renderer: Renderer | None = None) -> Ask:
 
 def some(policy: Policy, renderer: Renderer, questions: Sequence[Question]) -> list[list[float]]:
     """The sum over the tokens of every option."""
-    prompts = [joined(renderer.start([Message(role="user", content=question.text)])) for question in questions]
+    prompts = [join(renderer.start([Message(role="user", content=question.text)])) for question in questions]
     rows = [
         (place, policy.tokenizer.encode(option))
         for place, question in enumerate(questions)

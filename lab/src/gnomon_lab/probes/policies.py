@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnomon.config import RunConfig, Source, overrides, recorded, resolve
+from gnomon.config import RunConfig, Source, overrides, recorded_recipe, resolve
 from gnomon.export.model import weights_of
 from gnomon.run.find import check_env_config, check_policy_config
 from gnomon.run.subject import is_run, split_step
@@ -22,7 +22,7 @@ def settings_of(name: str, words: Sequence[str] = ()) -> RunConfig:
     layers: list[Source] = []
     policy = name.removeprefix("policy=")
     if is_run(name):
-        layers.append(recorded(split_step(name)[0] / RECIPE))
+        layers.append(recorded_recipe(split_step(name)[0] / RECIPE))
         policy = str(weights_of(name))
     own = Source({"policy": {"path": policy, "lora": {"rank": 0}}}, {"policy.path": f"the command line: {name}"})
     return resolve([*layers, own, overrides(list(words), 2)], [check_env_config, check_policy_config])[0]

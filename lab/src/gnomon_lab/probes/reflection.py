@@ -147,8 +147,8 @@ def reflection_text(found: Reflection) -> str:
         lines.append("No group has replies of both kinds, so the two cannot be compared on equal tasks.")
     else:
         lines.append(
-            f"on equal tasks: replies with a word are right {signed(found.within)} more often than the others of their "
-            f"group ({found.within.n} different tasks)"
+            f"on equal tasks: replies with a word are right {with_signs(found.within)} more often than the others of "
+            f"their group ({found.within.n} different tasks)"
         )
     return "\n".join([*lines, f"words: {', '.join(found.words)}"])
 
@@ -159,5 +159,5 @@ def shares_line(each: Shares) -> str:
     return f"{step:>5}  {each.replies:>7}  {each.share:>11.1%}  {with_words:<21}  {without}"
 
 
-def signed(interval: Interval) -> str:
+def with_signs(interval: Interval) -> str:
     return f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"

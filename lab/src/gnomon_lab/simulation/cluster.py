@@ -65,7 +65,7 @@ class Cluster:
 
     def _note(self, number: int, server: Server) -> None:
         """A server owes more or less, or stops or goes on."""
-        self.least.put(number, server.owed + (0 if server.decodes else STOPPED), server)
+        self.least.put(number, server.requests_left + (0 if server.decodes else STOPPED), server)
         if more := server.waits - self._waits[number]:
             self._waits[number] += more
             self.head.queue.set(self.head.queue.value + more)
@@ -81,7 +81,7 @@ class Engine:
         """Time at which the present weights are in place."""
 
     async def sample(self, request: Request) -> Completion:
-        return await self.cluster.head.aside.timed(self._sample(request))
+        return await self.cluster.head.aside.time_steps(self._sample(request))
 
     async def _sample(self, request: Request) -> Completion:
         tokens = self.length(request)

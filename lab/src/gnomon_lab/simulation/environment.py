@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.envs.base import Step
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
-from gnomon.verifiers.judging import exceeded
+from gnomon.verifiers.judging import limit_verdict
 
 __all__ = ["Calls", "Waiting"]
 
@@ -72,7 +72,7 @@ class Calls:
         return Step(done=True, verdict=Verdict(status=Status.CORRECT if right else Status.WRONG, parts=parts))
 
     def over(self, detail: str) -> Step:
-        return Step(done=True, verdict=exceeded(detail, self.env.reward_range))
+        return Step(done=True, verdict=limit_verdict(detail, self.env.reward_range))
 
     def abandon(self, episode: Episode) -> None:
         """Nothing is kept."""

@@ -111,7 +111,7 @@ class Samplers:
     def send(self, life: Life, number: int, call: Call) -> None:
         self.head.sent += 1
         self._begin(
-            life, getattr(life.process.sampler, call.verb)(*call.arguments), partial(self._answered, life, number)
+            life, getattr(life.process.sampler, call.verb)(*call.arguments), partial(self._on_answer, life, number)
         )
 
     def ask(self, life: Life) -> None:
@@ -119,7 +119,7 @@ class Samplers:
         self.loop.call_soon(self._lose if life.process.dead else self._alive, life)
 
     def load(self, life: Life, loaded: Loaded) -> None:
-        self._begin(life, life.process.sampler.load(loaded), partial(self._renewed, life))
+        self._begin(life, life.process.sampler.load(loaded), partial(self._on_renewal, life))
 
     def end(self, life: Life) -> None:
         self._die(life)
@@ -130,7 +130,7 @@ class Samplers:
     def _ready(self, life: Life) -> None:
         if self.speed.between_failures < inf:
             self.loop.call_later(self._draws[life.slot].expovariate(1 / self.speed.between_failures), self._fail, life)
-        self.dispatch.started(life)
+        self.dispatch.on_start(life)
         self._serve()
 
     def _alive(self, life: Life) -> None:
@@ -144,25 +144,25 @@ class Samplers:
             work.close()
             self.loop.call_soon(self._lose, life)
             return
-        task = self.loop.create_task(self.head.aside.timed(work))
+        task = self.loop.create_task(self.head.aside.time_steps(work))
         process.tasks.add(task)
 
-        def ended(done: asyncio.Task[Any]) -> None:
+        def on_end(done: asyncio.Task[Any]) -> None:
             process.tasks.discard(done)
             if not done.cancelled():
                 take(done)
 
-        task.add_done_callback(ended)
+        task.add_done_callback(on_end)
 
-    def _renewed(self, life: Life, done: asyncio.Task[Any]) -> None:
+    def _on_renewal(self, life: Life, done: asyncio.Task[Any]) -> None:
         done.result()
-        self.dispatch.renewed(life)
+        self.dispatch.on_renewal(life)
         self._serve()
 
-    def _answered(self, life: Life, number: int, done: asyncio.Task[Any]) -> None:
+    def _on_answer(self, life: Life, number: int, done: asyncio.Task[Any]) -> None:
         self.head.answers += 1
         error = done.exception()
-        self.dispatch.answered(life, number, None if error else done.result(), error)
+        self.dispatch.on_answer(life, number, None if error else done.result(), error)
         self._serve()
 
     def _fail(self, life: Life) -> None:
@@ -173,7 +173,7 @@ class Samplers:
 
     def _lose(self, life: Life) -> None:
         self.head.failed += len(life.open)
-        self.dispatch.lost(life, "a simulated failure")
+        self.dispatch.on_loss(life, "a simulated failure")
         self._serve()
 
     def _die(self, life: Life) -> None:

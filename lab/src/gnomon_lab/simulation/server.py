@@ -78,7 +78,7 @@ class Server:
         self._plan_failure()
 
     @property
-    def owed(self) -> int:
+    def requests_left(self) -> int:
         """Requests that it has, and is not done with."""
         return len(self._rows) + len(self._waiting)
 

@@ -30,7 +30,7 @@ class Stopwatch:
             self.seconds += time.thread_time() - self._began
 
     @coroutine
-    def timed(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def time_steps(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
         """A coroutine whose steps are counted, and not what runs while it waits."""
         sent: Any = None
         raised: BaseException | None = None

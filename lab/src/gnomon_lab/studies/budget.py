@@ -39,18 +39,18 @@ def budget_text(study: Study, cells: list[Cell]) -> str:
     """
     import torch
 
-    from gnomon.plans.command import calibrated, require_fitting
+    from gnomon.plans.command import calibrate, require_fitting
     from gnomon.plans.devices import device, resident
     from gnomon.plans.lengths import supposed_lengths
-    from gnomon.plans.plan import planned
+    from gnomon.plans.plan import make_plan
 
     configs = {arm: study.config(arm, study.seeds[0]) for arm in dict.fromkeys(cell.arm for cell in cells)}
     torch.set_num_threads(max(config.threads for config in configs.values()))
     dtypes = {dtype for config in configs.values() for dtype in config.dtypes}
-    here = calibrated(device("cpu", resident(), dtypes))
+    here = calibrate(device("cpu", resident(), dtypes))
     seconds = {}
     for arm, config in configs.items():
-        plan = planned(config, here, supposed_lengths(config))
+        plan = make_plan(config, here, supposed_lengths(config))
         require_fitting(config, plan)
         seconds[arm] = 3600 * plan.hours
     each = ", ".join(f"{arm} {sum(cell.arm == arm for cell in cells)} x {of:.0f} s" for arm, of in seconds.items())

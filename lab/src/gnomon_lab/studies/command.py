@@ -74,7 +74,7 @@ def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | 
         with interrupt_at_once():
             if cost := budget(folder, [*rate_cells(folder.study), *cells_of(folder.study, folder.study.seeds)]):
                 say(cost)
-            found = looked(folder, jobs, room)
+            found = look(folder, jobs, room)
     except Interrupted as error:
         say(f"{error}: {again}")
         return None
@@ -86,7 +86,7 @@ def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | 
     return found
 
 
-def looked(folder: StudyFolder, jobs: int, room: Room | None = None) -> Outcome:
+def look(folder: StudyFolder, jobs: int, room: Room | None = None) -> Outcome:
     """Run up to each look, and stop at the first that decides the study."""
     study = folder.study
     if trials := rate_cells(study):
@@ -94,18 +94,18 @@ def looked(folder: StudyFolder, jobs: int, room: Room | None = None) -> Outcome:
         for arm, rate in chosen_rates(folder).items():
             say(f"learning rate of {arm}: {rate:g}")
 
-    def measured(seeds: Sequence[int]) -> Measured:
+    def measure(seeds: Sequence[int]) -> Measured:
         run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds)), room)
         return measured_of(folder, seeds)
 
-    return first_decided(study, measured)
+    return first_decided(study, measure)
 
 
 def announce(folder: StudyFolder, jobs: int) -> None:
     """What is about to run, and what it can find."""
     study = folder.study
-    seeds = counted(len(study.seeds), "seed")
-    say(f"{study.question}\n{counted(len(study.arms), 'arm')} x {seeds}, {jobs} at a time; {folder.folder}")
+    seeds = count_of(len(study.seeds), "seed")
+    say(f"{study.question}\n{count_of(len(study.arms), 'arm')} x {seeds}, {jobs} at a time; {folder.folder}")
     if not study.exact:
         say(detectable_text(study))
     say(f"registered sha256 {folder.hash}")
@@ -122,7 +122,7 @@ def detectable_text(study: Study) -> str:
         found.append(
             f"no difference within a margin of {margin:.2f} standard deviations, if there is none, with {chance}"
         )
-    runs = counted(len(study.arms) * seeds, "run")
+    runs = count_of(len(study.arms) * seeds, "run")
     return f"{runs} can show, for each claim, {'; and '.join(found)}."
 
 
@@ -137,11 +137,11 @@ def verify_study(folder: Path) -> int:
             problems.append(RunError("E428", "result.json is not the result of the study", where=str(folder), why=why))
     for problem in problems:
         say(str(problem))
-    say(f"{counted(len(problems), 'problem')} in {folder}")
+    say(f"{count_of(len(problems), 'problem')} in {folder}")
     return 1 if problems else 0
 
 
-def counted(count: int, what: str) -> str:
+def count_of(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

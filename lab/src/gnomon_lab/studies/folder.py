@@ -103,7 +103,7 @@ class StudyFolder:
         """What the function of an arm returned, with the SHA-256 of the study."""
         return self.folder / "numbers" / f"{cell.stem}.json"
 
-    def kept(self, cell: Cell) -> Path:
+    def arm_folder(self, cell: Cell) -> Path:
         """The folder that the function of an arm may fill."""
         return self.folder / "kept" / cell.arm / str(cell.seed)
 
@@ -124,7 +124,7 @@ class StudyFolder:
         with RunReader(self.run(cell)) as reader:
             return reader.status is RunStatus.FINISHED
 
-    def measured(self, cell: Cell) -> dict[str, float] | None:
+    def measures_of(self, cell: Cell) -> dict[str, float] | None:
         """Every measure; None for a run that crashed.
 
         Raises: RunError E430 for numbers of another study, and what a measure raises.

@@ -14,7 +14,17 @@ from gnomon_lab.studies.design import Study, load
 from gnomon_lab.studies.moves import LIBRARY, is_registered
 from gnomon_lab.studies.outcome import unrewarded, verdict_of
 
-__all__ = ["LIBRARY", "RESULTS", "Listed", "by_chance", "library", "listed", "listed_text", "publish", "shipped"]
+__all__ = [
+    "LIBRARY",
+    "RESULTS",
+    "Listed",
+    "by_chance",
+    "library",
+    "list_studies",
+    "listed_text",
+    "publish",
+    "shipped_result",
+]
 
 RESULTS = Path(__file__).with_name("results")
 """What came out of the studies that ship, one JSON file each."""
@@ -58,14 +68,14 @@ def library() -> dict[str, Path]:
     return {path.stem.replace("_", "-"): path for path in sorted(LIBRARY.glob("[!_]*.py"))}
 
 
-def listed(folder: Path = Path("studies")) -> list[Listed]:
+def list_studies(folder: Path = Path("studies")) -> list[Listed]:
     """The studies that ship, and those of a folder. A result of the folder comes before the one that ships."""
     others = {path.parent.name: path for path in sorted(folder.glob("*/study.py"))}
     return [entry(name, path, folder / name) for name, path in sorted((others | library()).items())]
 
 
 def entry(name: str, path: Path, folder: Path) -> Listed:
-    found = own(folder) or shipped(name, path) or {}
+    found = own(folder) or shipped_result(name, path) or {}
     ships, study = path.parent == LIBRARY, load(path, settings=False)
     date = found.pop("date", "")
     return Listed(
@@ -87,7 +97,7 @@ def own(folder: Path) -> dict[str, Any] | None:
     return {"date": date, **json.loads(done.read_text("utf-8"))}
 
 
-def shipped(name: str, file: Path) -> dict[str, Any] | None:
+def shipped_result(name: str, file: Path) -> dict[str, Any] | None:
     """The result that ships, with its date; None where there is none of this file of a study."""
     path = RESULTS / f"{name}.json"
     if not path.exists() or not is_registered(file, (found := dict(json.loads(path.read_text("utf-8"))))["sha256"]):
@@ -127,7 +137,7 @@ def by_chance(rows: Sequence[Listed]) -> str:
 
 def listed_text() -> str:
     """For a terminal."""
-    rows = listed()
+    rows = list_studies()
     return "\n".join([*map(line, rows), "", *textwrap.wrap(by_chance(rows), 100)])
 
 

@@ -29,11 +29,11 @@ def memory_of(process: int, proc: Path = Path("/proc")) -> int:
     while waiting:
         one = waiting.pop()
         waiting += children.get(one, [])
-        total += held(proc / str(one))
+        total += used_memory(proc / str(one))
     return total
 
 
-def held(folder: Path) -> int:
+def used_memory(folder: Path) -> int:
     for name, field in (("smaps_rollup", "Pss"), ("status", "VmRSS")):
         with suppress(OSError, ValueError, StopIteration):
             lines = (folder / name).read_text("utf-8").splitlines()
@@ -46,7 +46,7 @@ def free_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"
 
     Memory of file caches counts as free. None where the kernel does not tell.
     """
-    found = [*host(proc), *(limit for limit in limited(proc, groups))]
+    found = [*host(proc), *(limit for limit in free_in_groups(proc, groups))]
     return max(0, min(found)) if found else None
 
 
@@ -56,7 +56,7 @@ def host(proc: Path) -> Iterator[int]:
         yield 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
 
 
-def limited(proc: Path, groups: Path) -> Iterator[int]:
+def free_in_groups(proc: Path, groups: Path) -> Iterator[int]:
     """What each group between this process and the root of its hierarchy leaves free."""
     with suppress(OSError):
         for line in (proc / "self/cgroup").read_text("utf-8").splitlines():
@@ -73,10 +73,10 @@ def limited(proc: Path, groups: Path) -> Iterator[int]:
             # In a container, the path may be that of the host: its own group is then the root.
             for folder in [own, *own.parents]:
                 if folder == root or root in folder.parents:
-                    yield from left(folder, *names)
+                    yield from free_bytes(folder, *names)
 
 
-def left(folder: Path, limit: str, used: str, cache: str) -> Iterator[int]:
+def free_bytes(folder: Path, limit: str, used: str, cache: str) -> Iterator[int]:
     with suppress(OSError, ValueError):
         most = int((folder / limit).read_text("utf-8"))  # "max" is no number.
         if most < UNLIMITED:

@@ -16,7 +16,7 @@ from gnomon_lab.studies.folder import Cell, StudyFolder
 from gnomon_lab.studies.rates import chosen_rates
 
 __all__ = [
-    "WITHDRAWN", "Decided", "Outcome", "brier", "decided", "first_decided", "outcome", "result_of", "unrewarded",
+    "WITHDRAWN", "Decided", "Outcome", "brier", "decide", "first_decided", "outcome", "result_of", "unrewarded",
     "verdict_of", "write_result",
 ]  # fmt: skip
 
@@ -58,7 +58,7 @@ def measured_of(folder: StudyFolder, seeds: Sequence[int]) -> dict[str, dict[int
     found: dict[str, dict[int, dict[str, float] | None]] = {}
     for cell in cells_of(folder.study, seeds):
         try:
-            found.setdefault(cell.arm, {})[cell.seed] = folder.measured(cell)
+            found.setdefault(cell.arm, {})[cell.seed] = folder.measures_of(cell)
         except RunError:
             raise
         except Exception as error:  # A measure is the user's code.
@@ -86,7 +86,7 @@ def first_decided(study: Study, measured: Callable[[Sequence[int]], Measured]) -
 
 def outcome(study: Study, measured: Measured, seeds: Sequence[int]) -> Outcome:
     """The verdict after these seeds: PASS if every claim passes, FAIL if one fails, else INCONCLUSIVE."""
-    claims = [decided(study, claim, measured, seeds) for claim in study.claims]
+    claims = [decide(study, claim, measured, seeds) for claim in study.claims]
     verdicts = {found.verdict for found in claims}
     whole = next(
         (verdict for verdict in (Conclusion.FAIL, Conclusion.INCONCLUSIVE) if verdict in verdicts), Conclusion.PASS
@@ -94,7 +94,7 @@ def outcome(study: Study, measured: Measured, seeds: Sequence[int]) -> Outcome:
     return Outcome(verdict=whole, claims=claims, seeds=seeds, measured=measured)
 
 
-def decided(study: Study, claim: Claim, measured: Measured, seeds: Sequence[int]) -> Decided:
+def decide(study: Study, claim: Claim, measured: Measured, seeds: Sequence[int]) -> Decided:
     """One claim after these seeds."""
     arms = [arm for arm in (claim.arm, claim.than) if arm]
     crashed = [str(Cell(arm, seed)) for arm in arms for seed in seeds if measured[arm][seed] is None]
@@ -112,7 +112,7 @@ def decided(study: Study, claim: Claim, measured: Measured, seeds: Sequence[int]
         claim=claim,
         values=values,
         estimate=estimate(numbers, study.share),
-        verdict=exactly(claim, numbers) if study.exact else judged(claim, numbers, study.share),
+        verdict=exactly(claim, numbers) if study.exact else conclude(claim, numbers, study.share),
         crashed=crashed,
     )
 
@@ -123,7 +123,7 @@ def value(study: Study, claim: Claim, measured: Measured, arm: str, seed: int) -
     return study.crashed.get(claim.measure, math.nan) if found is None else found[claim.measure]
 
 
-def judged(claim: Claim, values: Sequence[float], alpha: float) -> Conclusion:
+def conclude(claim: Claim, values: Sequence[float], alpha: float) -> Conclusion:
     return (
         judge_above(values, claim.above, alpha) if claim.within is None else judge_within(values, claim.within, alpha)
     )

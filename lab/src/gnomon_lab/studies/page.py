@@ -29,7 +29,7 @@ def write_plots(stem: Path, study: Study, result: Mapping[str, Any]) -> None:
 def planned_text(study: Study) -> str:
     """The page of a study without a result, as Markdown."""
     lines = [f"# {study.question}", "", "**Not run.**", "", study.why, "", *arms(study), "", "Pass lines:", ""]
-    return "\n".join([*lines, *(f"- {claim}" for claim in study.claims), "", predicted(study) + ".", ""])
+    return "\n".join([*lines, *(f"- {claim}" for claim in study.claims), "", prediction_text(study) + ".", ""])
 
 
 def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> str:
@@ -48,7 +48,7 @@ def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> s
         scatter(study),
         *(["", rates(study, result["rates"])] if "rates" in result else []),
         "",
-        f"{predicted(study)}. Brier score {result['brier']:.3f} (0 is best, 2 worst).",
+        f"{prediction_text(study)}. Brier score {result['brier']:.3f} (0 is best, 2 worst).",
         "",
     ]
     if not study.exact:
@@ -56,7 +56,7 @@ def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> s
     return "\n".join(lines)
 
 
-def predicted(study: Study) -> str:
+def prediction_text(study: Study) -> str:
     return f"Predicted: {', '.join(f'{key} {value:g}' for key, value in study.prediction.items())}"
 
 

@@ -25,7 +25,7 @@ class Progress:
         self.left = {cell: 1 - self.share(cell) for cell in cells if not folder.done(cell)}
         self.all, self.began, self.said = sum(self.left.values()), monotonic(), -QUIET
 
-    def ended(self, cell: Cell, seconds: float) -> None:
+    def on_end(self, cell: Cell, seconds: float) -> None:
         """A run that has ended."""
         self.left.pop(cell, None)
         how = "crashed" if self.folder.crash(cell).exists() else "done"

@@ -25,7 +25,7 @@ def chosen_rate(folder: StudyFolder, arm: str) -> float:
     """
     study = folder.study
     means = {
-        rate: statistics.fmean(reached(folder, Cell(arm, seed, rate)) for seed in study.rate_seeds)
+        rate: statistics.fmean(final_rate(folder, Cell(arm, seed, rate)) for seed in study.rate_seeds)
         for rate in sorted(study.rates_of(arm))
     }
     return max(means, key=lambda rate: means[rate])
@@ -36,5 +36,5 @@ def chosen_rates(folder: StudyFolder) -> Mapping[str, float]:
     return {arm: chosen_rate(folder, arm) for arm in dict.fromkeys(cell.arm for cell in rate_cells(folder.study))}
 
 
-def reached(folder: StudyFolder, cell: Cell) -> float:
+def final_rate(folder: StudyFolder, cell: Cell) -> float:
     return folder.read(cell, final) if not folder.crash(cell).exists() else 0.0

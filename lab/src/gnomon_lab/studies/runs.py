@@ -52,7 +52,7 @@ class Teller(Protocol):
         """Called at least once a second, with the runs in progress."""
         ...
 
-    def ended(self, cell: Cell, seconds: float) -> None:
+    def on_end(self, cell: Cell, seconds: float) -> None:
         """Called after each finished cell, with its duration."""
         ...
 
@@ -89,7 +89,7 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, teller: Tel
                 gone.join()
                 cell, began = running.pop(gone)
                 if folder.done(cell):
-                    teller.ended(cell, time.monotonic() - began)
+                    teller.on_end(cell, time.monotonic() - began)
                 else:
                     killed.append(cell)
     except KeyboardInterrupt:
@@ -161,7 +161,7 @@ def run_cell(folder: Path, cell: Cell) -> None:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
-            made(here, cell)
+            make_cell(here, cell)
         except Exception as error:
             if stop_asked():
                 return  # The function may not expect a run that ended early.
@@ -186,7 +186,7 @@ def end_with_the_study() -> None:
     threading.Thread(target=watch, name="end with the study", daemon=True).start()
 
 
-def made(folder: StudyFolder, cell: Cell) -> None:
+def make_cell(folder: StudyFolder, cell: Cell) -> None:
     """Make what a cell is of, from where it stands."""
     from gnomon.run.display import Silent
     from gnomon.run.resume import resume
@@ -195,7 +195,7 @@ def made(folder: StudyFolder, cell: Cell) -> None:
     study = load(folder.file)
     function, run = numbers_of(study, cell.arm), folder.run(cell)
     if function is not None:
-        numbers = called(function, cell.seed, folder.kept(cell))
+        numbers = call_function(function, cell.seed, folder.arm_folder(cell))
         if stop_asked():
             return  # They may be those of a run that ended early.
         folder.write_numbers(cell, {name: float(value) for name, value in numbers.items()})
@@ -208,7 +208,7 @@ def made(folder: StudyFolder, cell: Cell) -> None:
         start(run, config, Silent(), genesis={"study": folder.hash}).close()
 
 
-def called(function: Numbers, seed: int, kept: Path) -> Mapping[str, float]:
+def call_function(function: Numbers, seed: int, kept: Path) -> Mapping[str, float]:
     """The measures of one seed. What an earlier call that did not end left in the folder is deleted."""
     if "folder" not in inspect.signature(function).parameters:
         return function(seed)

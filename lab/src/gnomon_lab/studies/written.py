@@ -19,7 +19,7 @@ from gnomon_lab.studies.folder import StudyFolder
 from gnomon_lab.studies.outcome import Outcome
 
 __all__ = [
-    "BASE", "ablation", "ablation_text", "base_of", "examples", "factors_of", "possible", "registered", "scaling",
+    "BASE", "ablation", "ablation_text", "base_of", "examples", "factors_of", "possible", "register_text", "scaling",
     "scaling_text",
 ]  # fmt: skip
 
@@ -125,7 +125,7 @@ def line(claim: Claim) -> str:
     return f"above={claim.above!r}" if claim.within is None else f"within={claim.within!r}"
 
 
-def registered(folder: Path, written: str) -> StudyFolder:
+def register_text(folder: Path, written: str) -> StudyFolder:
     """The folder of a study with this text. Raises: as `StudyFolder.register`."""
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "study.py"

@@ -20,7 +20,7 @@ from gnomon.envs.fresh import Divided
 from gnomon.keys import Key
 from gnomon.models.attention import NAME
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import packed
+from gnomon.models.scoring import pack_rows
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.types import Task
 from gnomon_lab.tiny_policy.scratch import write
@@ -216,7 +216,7 @@ def loss_of(policy: Policy, batch: list[tuple[str, list[str]]]) -> tuple[torch.T
     prompts = [code.encode(prompt) for prompt, _ in batch]
     end = (min(code.eos),)
     replies = [(group, code.encode(text) + end) for group, (_, texts) in enumerate(batch) for text in texts]
-    work = packed(policy, prompts, replies)
+    work = pack_rows(policy, prompts, replies)
     scores = policy.logits(policy.states(work))
     return torch.nn.functional.cross_entropy(scores, work.target, reduction="sum"), len(work.target)
 

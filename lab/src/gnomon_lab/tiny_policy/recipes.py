@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gnomon.errors import ConfigError
 from gnomon_lab.tiny_policy.build import Course, Phase, Recipe
 
-__all__ = ["RECIPES", "named"]
+__all__ = ["RECIPES", "recipe_of"]
 
 
 def single(steps: int, share: Mapping[str, float], care: float) -> tuple[Course, ...]:
@@ -31,7 +31,7 @@ letters. The corpus of `tiny-fresh` has no task of a train split with `env.fresh
 up to 15."""
 
 
-def named(name: str) -> Recipe:
+def recipe_of(name: str) -> Recipe:
     """Raises: ConfigError E187 for a name without a recipe."""
     if name not in RECIPES:
         raise ConfigError("E187", f"there is no base policy {name!r}", fix=f"--of {', '.join(RECIPES)}")

@@ -40,7 +40,7 @@ from gnomon.rendering import Transcript, choose
 from gnomon.types import Origin, Task
 from gnomon_lab.tiny_policy.build import LETTERS, MARKS, tokenizer
 
-__all__ = ["LESSONS", "Lessons", "sighted"]
+__all__ = ["LESSONS", "Lessons", "train_sighted"]
 
 IMAGE = "<image>"
 TEMPLATE = (
@@ -81,7 +81,7 @@ LESSONS = {
 }
 
 
-def sighted(folder: Path, lessons: Lessons, seed: int = 0) -> Path:
+def train_sighted(folder: Path, lessons: Lessons, seed: int = 0) -> Path:
     """Write a model folder, trained on solutions of train tasks."""
     env, steps = lessons.env, lessons.steps
     tasks = [env.tasks("train")[index] for index in range(lessons.tasks)]
@@ -137,14 +137,14 @@ class Teacher:
     def _play(self, task: Task, rng: random.Random, guesses: float) -> Lesson:
         episode, images, done = self.env.start(task, Key(0)), list[Image](), False
         messages = episode.messages
-        transcript = Transcript.begun(self._renderer, messages)
+        transcript = Transcript.begin(self._renderer, messages)
         while not done:
             images += [image for message in messages for image in message.images]
             reply = self._reply(task, episode, rng, rng.random() < guesses)
-            transcript = transcript.sampled([*self._code.encode(reply), min(self._code.eos)])
+            transcript = transcript.sample([*self._code.encode(reply), min(self._code.eos)])
             step = episode.step(reply)
             messages, done = step.messages, step.done
-            transcript = transcript if done else transcript.observed(messages)
+            transcript = transcript if done else transcript.observe(messages)
         parts = [
             (self._reader.token_id if token < 0 else token, token if segment.origin is Origin.POLICY else -100)
             for segment in transcript.segments
@@ -221,4 +221,4 @@ def blank(size: int) -> LlavaForConditionalGeneration:
 
 
 if __name__ == "__main__":
-    sighted(Path(sys.argv[1]), LESSONS[sys.argv[2] if len(sys.argv) > 2 else "count_shapes"])
+    train_sighted(Path(sys.argv[1]), LESSONS[sys.argv[2] if len(sys.argv) > 2 else "count_shapes"])

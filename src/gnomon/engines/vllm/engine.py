@@ -22,9 +22,9 @@ from gnomon.engines.endings import Endings
 from gnomon.engines.probe import require_equal
 from gnomon.engines.receipt import Receipts
 from gnomon.engines.vllm.environment import require_stamps, require_surface, require_vllm, worker_environment
-from gnomon.engines.vllm.files import adapter_folder, linked, model_file, own_folder, remove
+from gnomon.engines.vllm.files import adapter_folder, link_folder, model_file, own_folder, remove
 from gnomon.engines.vllm.frames import Arrays, Message
-from gnomon.engines.vllm.pictures import Pictures, sighted
+from gnomon.engines.vllm.pictures import Pictures, sight_arguments
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
 from gnomon.errors import ResourceError
 from gnomon.models.adapter import Adapter
@@ -106,9 +106,14 @@ class VLLM:
         coarser = head not in ("model", arguments.get("dtype")) or bool(arguments.get("quantization"))
         self._receipts = Receipts(rounds=coarser)
         self._pictures = Pictures(folder, self.place)
-        self._arguments = {**lora(adapter), **sighted(folder), "hf_overrides": {"head_dtype": head}, **arguments}
+        self._arguments = {
+            **lora(adapter),
+            **sight_arguments(folder),
+            "hf_overrides": {"head_dtype": head},
+            **arguments,
+        }
         self._arguments |= {"enable_sleep_mode": True} if sleeps else {}
-        self._arguments |= {"model": str(linked(folder, self.place / "model"))}
+        self._arguments |= {"model": str(link_folder(folder, self.place / "model"))}
         self.versions: Mapping[str, str] = {}
         """Of the worker's Python, vLLM and torch, its device, and the dtype of its vocabulary projection."""
         self._worker: WorkerProcess | None = None
@@ -142,9 +147,9 @@ class VLLM:
                     self._resampled += worker is not None
                     await asyncio.shield(asyncio.wrap_future(self._replacement(worker)))
                 except Refused as error:
-                    raise self._refused(error) from error
+                    raise self._refusal(error) from error
                 else:
-                    self._repeats.answered()
+                    self._repeats.on_answer()
                     return self._completion(request, message, arrays)
         finally:
             self._waiting -= 1
@@ -190,7 +195,7 @@ class VLLM:
         require_loadable(weights, self._base, self.adapter.rank if self.adapter else 0)
         if self._waiting and not self.in_flight:
             raise RuntimeError("the engine is sampling; weights are loaded between two batches")
-        old, self._weights = self._weights, (self._stored(weights), weights.version)
+        old, self._weights = self._weights, (self._store(weights), weights.version)
         with self._changing:
             self._wake()
             try:
@@ -233,7 +238,7 @@ class VLLM:
             except Refused:
                 worker.kill()
 
-    def _stored(self, weights: WeightsRef) -> Path:
+    def _store(self, weights: WeightsRef) -> Path:
         """The weights in a file or folder of our own. No version before it had its name."""
         self._files += 1
         name = f"weights-{self._files:06d}"
@@ -244,18 +249,18 @@ class VLLM:
     def _prove(self, weights: WeightsRef) -> None:
         """Compare the worker with the learner, and its decoding with its scoring. Raises: NumericsError E201."""
         version = f"version {weights.version}"
-        scored = self._asked({"do": "score"}, weights.probe)["logprobs"]
+        scored = self._ask({"do": "score"}, weights.probe)["logprobs"]
         first = slice(PROBE - 1)
         require_equal(scored[first], weights.probe_logp[first], self.bound, version, decoding=False)
         self._receipts.check(weights, scored)
         room = int(self._arguments.get("max_model_len") or CACHED + DECODED + 1) - DECODED - 1
         prompt = (weights.probe * (CACHED // len(weights.probe) + 1))[: min(CACHED, room)]
         params = {"temperature": 1.0, "max_tokens": DECODED, "seed": 1}
-        sample = self._asked({"do": "sample", "sampling": params, "stop": [], "stop_ids": []}, prompt)
-        again = self._asked({"do": "score"}, (*prompt, *sample["token_ids"]))["logprobs"]
+        sample = self._ask({"do": "sample", "sampling": params, "stop": [], "stop_ids": []}, prompt)
+        again = self._ask({"do": "score"}, (*prompt, *sample["token_ids"]))["logprobs"]
         require_equal(sample["logprobs"], again[-len(sample["token_ids"]) :], self.bound, version, decoding=True)
 
-    def _asked(self, message: dict[str, Any], prompt: Sequence[int]) -> Arrays:
+    def _ask(self, message: dict[str, Any], prompt: Sequence[int]) -> Arrays:
         """An answer, from another worker if need be."""
         while True:
             worker = self._worker
@@ -271,7 +276,7 @@ class VLLM:
         try:
             return worker.begin(message, **arrays).result()[1]
         except Refused as error:
-            raise self._refused(error) from error
+            raise self._refusal(error) from error
 
     def _replacement(self, gone: WorkerProcess | None) -> Future[None]:
         """One replacement for all who wait for it, in a thread that an interrupt does not wait for."""
@@ -406,7 +411,7 @@ class VLLM:
             fix="engine.gpus=[]" if setting == "gpus" else f"engine.{setting}=false",
         )
 
-    def _refused(self, error: Refused) -> ResourceError:
+    def _refusal(self, error: Refused) -> ResourceError:
         return ResourceError(
             "E542",
             "the engine could not answer a request",

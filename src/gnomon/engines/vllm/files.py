@@ -17,7 +17,7 @@ from gnomon.models.folder import image_token, table
 from gnomon.models.published import as_published
 from gnomon.models.weights import WeightsRef
 
-__all__ = ["adapter_folder", "linked", "model_file", "own_folder", "remove", "weights_file"]
+__all__ = ["adapter_folder", "link_folder", "model_file", "own_folder", "remove", "weights_file"]
 
 NAME, LOCK = "gnomon-engine-", "lock"
 
@@ -53,7 +53,7 @@ def weights_file(weights: WeightsRef, path: Path) -> Path:
     if isinstance(weights.tensors, Path):
         copyfile(weights.tensors, path)
     else:
-        weights.written(path)
+        weights.write(path)
     return path
 
 
@@ -70,7 +70,7 @@ def remove(path: Path) -> None:
     rmtree(path) if path.is_dir() else path.unlink()
 
 
-def linked(folder: Path, target: Path) -> Path:
+def link_folder(folder: Path, target: Path) -> Path:
     """A model folder as vLLM wants it: links to the files, and a `tokenizer_config.json` where there is none."""
     target.mkdir()
     for path in folder.iterdir():

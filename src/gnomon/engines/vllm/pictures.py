@@ -10,7 +10,7 @@ from typing import Any
 from gnomon.images import SHELF
 from gnomon.models.folder import image_token
 
-__all__ = ["Pictures", "sighted"]
+__all__ = ["Pictures", "sight_arguments"]
 
 Seen = tuple[str, int, int]
 """The file of an image, the place of its first token in the prompt, and that behind its last one."""
@@ -53,7 +53,7 @@ class Pictures:
         return str(path)
 
 
-def sighted(model: Path) -> dict[str, Any]:
+def sight_arguments(model: Path) -> dict[str, Any]:
     """Arguments of vLLM for a model that sees. Images reach it one by one, and each with its pixels."""
     if image_token(model) is None:
         return {}

@@ -188,7 +188,7 @@ class Server:
         settings = {**message["sampling"], "logprobs": 0, "detokenize": bool(message["stop"])}
         settings |= {"flat_logprobs": True} if accepts(SamplingParams, "flat_logprobs") else {}
         settings |= {"stop": message["stop"] or None, "ignore_eos": True, "stop_token_ids": message["stop_ids"]}
-        output = (await self.generated(message, arrays, settings)).outputs[0]
+        output = (await self.generate_one(message, arrays, settings)).outputs[0]
         token_ids = array("i", output.token_ids)
         logprobs = array("d", token_logprobs(output.logprobs, list(token_ids)))
         spans = (output.weight_versions or ()) if self.stamps else ()
@@ -197,11 +197,11 @@ class Server:
 
     async def score(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
         settings = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
-        output = await self.generated(message, arrays, settings)
+        output = await self.generate_one(message, arrays, settings)
         logprobs = token_logprobs(output.prompt_logprobs, list(arrays["prompt"]), first=1)
         return {}, {"logprobs": array("d", logprobs)}
 
-    async def generated(self, message: Message, arrays: Arrays, settings: dict[str, Any]) -> Any:
+    async def generate_one(self, message: Message, arrays: Arrays, settings: dict[str, Any]) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 

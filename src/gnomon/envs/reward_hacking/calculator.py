@@ -88,7 +88,7 @@ class Working:
 
     def step(self, reply: str) -> Step:
         self._turns += 1
-        code = called(reply)
+        code = call_code(reply)
         if code is None:
             verdict = self.env._sums.verify(self.task, reply)
             self._spoilt += verdict.status not in (Status.CORRECT, Status.WRONG)
@@ -123,7 +123,7 @@ class Working:
         )
 
 
-def called(reply: str) -> str | None:
+def call_code(reply: str) -> str | None:
     """The code of the call at the end of a reply; None if there is no call."""
     if (match := TOOL.search(reply[-LAST:])) is not None:
         try:

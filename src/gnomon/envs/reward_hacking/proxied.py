@@ -8,7 +8,7 @@ from typing import ClassVar
 from gnomon.envs.char_count import CharCount
 from gnomon.types import Task, Verdict
 from gnomon.verifiers import Price
-from gnomon.verifiers.controls import scored
+from gnomon.verifiers.controls import score_verdict
 from gnomon.verifiers.proxy import cached_model
 
 
@@ -38,4 +38,4 @@ class Proxied(CharCount):
         return Price(name="correct", weight=0.0), Price(name="score", weight=1.0)
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        return scored(super().verify(task, reply), cached_model(self.model)(task, reply))
+        return score_verdict(super().verify(task, reply), cached_model(self.model)(task, reply))

@@ -49,13 +49,13 @@ class Gymnasium:
 
     def start(self, seed: int) -> dict[str, Any]:
         text, info = self.env.reset(seed=seed)
-        return {"text": joined(text, info), "player": 0}
+        return {"text": join_lines(text, info), "player": 0}
 
     def step(self, text: str) -> dict[str, Any]:
         observation, reward, terminated, truncated, info = self.env.step(text)
         self.earned += float(reward)
         done = bool(terminated or truncated)
-        text = "" if done else joined(observation, info)
+        text = "" if done else join_lines(observation, info)
         return {"text": text, "player": 0, "done": done, "rewards": [self.earned] if done else None}
 
 
@@ -94,7 +94,7 @@ class TextArena:
     def start(self, seed: int) -> dict[str, Any]:
         self.env.reset(num_players=self.players, seed=seed)
         self.first, observation = self.env.get_observation()
-        return {"text": self.shown(self.first, observation), "player": 0}
+        return {"text": self.show(self.first, observation), "player": 0}
 
     def step(self, text: str) -> dict[str, Any]:
         done, _ = self.env.step(action=text)
@@ -104,9 +104,9 @@ class TextArena:
             return {"text": "", "player": 0, "done": True, "rewards": [float(rewards[player]) for player in turned]}
         player, observation = self.env.get_observation()
         seat = (player - self.first) % self.players
-        return {"text": self.shown(player, observation), "player": seat, "done": False, "rewards": None}
+        return {"text": self.show(player, observation), "player": seat, "done": False, "rewards": None}
 
-    def shown(self, player: int, observation: Any) -> str:
+    def show(self, player: int, observation: Any) -> str:
         """A player's observation since its last action, without its own actions."""
         if isinstance(observation, str):
             return observation
@@ -237,7 +237,7 @@ KINDS: dict[str, Callable[[str, dict[str, Any]], Any]] = {
 }
 
 
-def joined(text: Any, info: Any) -> str:
+def join_lines(text: Any, info: Any) -> str:
     """The text of a step, and the line that GEM adds after it."""
     parts = [text, *filter(None, [info.get("suffix")])]
     for part in parts:
@@ -246,7 +246,7 @@ def joined(text: Any, info: Any) -> str:
     return "\n".join(part.rstrip("\n") for part in parts)
 
 
-def seeded(seed: int) -> None:
+def seed_all(seed: int) -> None:
     """Seed the global generators of the process, for environments that ignore their seed argument."""
     random.seed(seed)
     numpy = sys.modules.get("numpy")
@@ -270,7 +270,7 @@ def converse(channel: socket.socket, env: Any, problem: str) -> None:
             request = json.loads(line)
             try:
                 if request["op"] == "start":
-                    seeded(request["seed"])
+                    seed_all(request["seed"])
                     answer = env.start(request["seed"])
                 else:
                     answer = env.step(request["text"])
@@ -302,7 +302,7 @@ def serve(requests: socket.socket, contain: Kept, kind: str, name: str, options:
     last = max(i for i, entry in enumerate(sys.path) if entry in (library, f"{library}/lib-dynload"))
     sys.path[:] = [*sys.path[1 : last + 1], os.getcwd(), *sys.path[last + 1 :]]
     env, problem = None, ""
-    seeded(0)
+    seed_all(0)
     try:
         env = KINDS[kind](name, options)
     except BaseException:

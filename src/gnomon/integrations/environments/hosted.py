@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 from gnomon.envs.base import Step, Tasks, identity, split_of, stream_of, user
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.environments.hosting import Conversation, Host, Late, conversation
-from gnomon.integrations.rewards.base import clipped
+from gnomon.integrations.rewards.base import clip
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 from gnomon.verifiers import Extraction, Strictness, extract
-from gnomon.verifiers.judging import exceeded
+from gnomon.verifiers.judging import limit_verdict
 
 __all__ = ["Gem", "Gym", "Hosted", "TextArena", "VerifiersEnv"]
 
@@ -185,7 +185,7 @@ class HostedEpisode:
         try:
             answer = self._talk.ask(self.env.seconds, op="step", text=text)
         except Late as late:
-            return self._end([exceeded(str(late), self.env.reward_range)] * self.env.players)
+            return self._end([limit_verdict(str(late), self.env.reward_range)] * self.env.players)
         if answer.get("done"):
             return self._end([self._verdict(reward, extraction) for reward in self._rewards(answer.get("rewards"))])
         if self._turns == self.env.turns:
@@ -207,12 +207,12 @@ class HostedEpisode:
             )
         low, high = self.env.reward_range
         for reward in rewards:
-            if not isinstance(reward, int | float) or not low <= clipped(reward, low, high) <= high:
+            if not isinstance(reward, int | float) or not low <= clip(reward, low, high) <= high:
                 raise VerifierError(
                     "E174", f"the reward {reward!r} is outside the range {low:g} to {high:g}",
                     where=self.env.name, fix="set low=… and high=… to the range in the environment's documentation",
                 )  # fmt: skip
-        return [clipped(float(reward), low, high) for reward in rewards]
+        return [clip(float(reward), low, high) for reward in rewards]
 
     def _verdict(self, reward: float, extraction: Extraction | None) -> Verdict:
         part = Part(name="earned", value=reward)
@@ -271,14 +271,14 @@ def alike(python: str, kind: str, name: str, options: str, last: int) -> None:
     fresh = Host(python, kind, name, options)
     try:
         for seed in (0, last):
-            here = probed(conversation(python, kind, name, options), seed)
-            if here != probed(fresh.conversation(), seed):
+            here = probe(conversation(python, kind, name, options), seed)
+            if here != probe(fresh.conversation(), seed):
                 raise unlike(name, f"two processes, both with seed {seed}, play the same replies differently")
     finally:
         fresh.close()
 
 
-def probed(talk: Conversation, seed: int) -> list[object]:
+def probe(talk: Conversation, seed: int) -> list[object]:
     """The responses of an episode to fixed replies."""
     try:
         responses: list[object] = [opening(talk, seed)]

@@ -108,7 +108,7 @@ class Conversation:
             self._lines.write(json.dumps({**question, "token": token}) + "\n")
             self._lines.flush()
         except OSError as error:
-            raise self._died() from error
+            raise self._death() from error
         answer = self._receive(seconds)
         if answer.pop("token", None) != token:
             raise VerifierError(
@@ -141,9 +141,9 @@ class Conversation:
             self.close()
             raise Late(f"no answer within {seconds:g} s") from error
         except OSError as error:
-            raise self._died() from error
+            raise self._death() from error
         if not line.endswith("\n"):
-            raise self._died()
+            raise self._death()
         try:
             answer = json.loads(line)
         except ValueError as error:
@@ -152,7 +152,7 @@ class Conversation:
             raise VerifierError("E173", f"{self._name} returned {line[:100]!r} and must return a JSON object")
         return answer
 
-    def _died(self) -> VerifierError:
+    def _death(self) -> VerifierError:
         self.close()
         return VerifierError("E172", f"the process of {self._name} died during an episode")
 

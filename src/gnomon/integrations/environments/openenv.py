@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.envs.base import Step, Tasks, identity, split_of, user
 from gnomon.envs.messages import text_of
 from gnomon.errors import ResourceError, VerifierError
-from gnomon.integrations.rewards.base import clipped
+from gnomon.integrations.rewards.base import clip
 from gnomon.keys import Key
 from gnomon.types import Part, Status, Task, Verdict
 
@@ -68,7 +68,7 @@ class OpenEnv:
     def start(self, task: Task, key: Key) -> OpenEnvEpisode:
         return OpenEnvEpisode(self, task)
 
-    def shown(self, observation: Any) -> str:
+    def show(self, observation: Any) -> str:
         """The text of an observation."""
         if isinstance(observation, Mapping):
             if self.shows:
@@ -132,7 +132,7 @@ class Session:
             raise no_answer(env.url, error) from error
 
     def reset(self, seed: int) -> str:
-        return self.env.shown(self.ask("reset", {"seed": seed}).get("observation"))
+        return self.env.show(self.ask("reset", {"seed": seed}).get("observation"))
 
     def ask(self, kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """Raises: VerifierError E179."""
@@ -179,20 +179,20 @@ class OpenEnvEpisode:
         """Take one reply. Raises: VerifierError E174 or E179."""
         self._turns += 1
         result = self._session.ask("step", {**dict(self.env.action), self.env.field: reply})
-        self._earned += paid(result.get("reward"), self.env.url)
+        self._earned += payment(result.get("reward"), self.env.url)
         if not result.get("done"):
             if self._turns < self.env.turns:
-                return Step(messages=user(self.env.shown(result.get("observation"))), done=False)
+                return Step(messages=user(self.env.show(result.get("observation"))), done=False)
             part = Part(name="earned", value=self.env.low)
             unfinished = f"not over after {self._turns} replies"
             return Step(done=True, verdict=Verdict(status=Status.WRONG, parts=(part,), detail=unfinished))
-        return Step(done=True, verdict=earned(self._earned, self.env.low, self.env.high, self.env.url))
+        return Step(done=True, verdict=final_verdict(self._earned, self.env.low, self.env.high, self.env.url))
 
     def close(self) -> None:
         self._session.close()
 
 
-def paid(reward: Any, where: str) -> float:
+def payment(reward: Any, where: str) -> float:
     """A reward as a number; 0 for None. Raises: VerifierError E174."""
     if reward is None:
         return 0.0
@@ -201,9 +201,9 @@ def paid(reward: Any, where: str) -> float:
     raise VerifierError("E174", f"the reward is {reward!r:.100} and must be a finite number", where=where)
 
 
-def earned(total: float, low: float, high: float, where: str) -> Verdict:
+def final_verdict(total: float, low: float, high: float, where: str) -> Verdict:
     """The verdict on a finished episode. Raises: VerifierError E174."""
-    total = clipped(total, low, high)
+    total = clip(total, low, high)
     if not low <= total <= high:
         raise VerifierError(
             "E174", f"the reward {total:g} is outside the declared range {low:g} to {high:g}", where=where,

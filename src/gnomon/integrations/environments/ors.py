@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from gnomon.envs.base import Step, identity, user
 from gnomon.errors import VerifierError
-from gnomon.integrations.environments.openenv import earned, paid
-from gnomon.integrations.environments.remote import fetched
+from gnomon.integrations.environments.openenv import final_verdict, payment
+from gnomon.integrations.environments.remote import fetch
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 
@@ -74,10 +74,10 @@ class Ors:
         return OrsEpisode(self, task)
 
     def get(self, path: str, session: str = "") -> Any:
-        return fetched(self.url, path, None, {"X-Session-ID": session} if session else {})
+        return fetch(self.url, path, None, {"X-Session-ID": session} if session else {})
 
     def post(self, path: str, body: Mapping[str, Any], session: str = "", tries: int = 3) -> Any:
-        return fetched(self.url, path, body, {"X-Session-ID": session} if session else {}, tries)
+        return fetch(self.url, path, body, {"X-Session-ID": session} if session else {}, tries)
 
 
 class OrsTasks(Sequence[Task]):
@@ -125,7 +125,7 @@ class Session:
     def prompt(self) -> tuple[Message, ...]:
         return user(texts(self.env.get(f"{self.path}/prompt", self.id), self.env.url))
 
-    def called(self) -> tuple[str, str]:
+    def tool_call(self) -> tuple[str, str]:
         """The tool of a reply and the argument for its text. Raises: VerifierError E179."""
         tools = self.env.get(f"{self.path}/task_tools", self.id)["tools"]
         tools_named = [tool for tool in tools if self.env.tool in ("", tool["name"])]
@@ -232,7 +232,7 @@ class OrsEpisode:
                 raise VerifierError(
                     "E175", f"task {task.id} gives another first observation than before", where=env.url
                 )
-            self._tool, self._argument = self._session.called()
+            self._tool, self._argument = self._session.tool_call()
         except BaseException:
             self.close()
             raise
@@ -241,9 +241,9 @@ class OrsEpisode:
         """Take one reply. Raises: VerifierError E174 or E179."""
         self._turns += 1
         output = self._session.call(self._tool, {self._argument: reply})
-        self._earned += paid(output.get("reward"), self.env.url)
+        self._earned += payment(output.get("reward"), self.env.url)
         if output.get("finished"):
-            return Step(done=True, verdict=earned(self._earned, self.env.low, self.env.high, self.env.url))
+            return Step(done=True, verdict=final_verdict(self._earned, self.env.low, self.env.high, self.env.url))
         if self._turns < self.env.turns:
             return Step(messages=user(texts(output.get("blocks"), self.env.url) or "Go on."), done=False)
         part = Part(name="earned", value=self.env.low)

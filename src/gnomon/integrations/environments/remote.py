@@ -17,9 +17,9 @@ from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.repeats import Repeats
 from gnomon.types import Status, Task
-from gnomon.verifiers.judging import exceeded
+from gnomon.verifiers.judging import limit_verdict
 
-__all__ = ["Remote", "fetched"]
+__all__ = ["Remote", "fetch"]
 
 TRIES = 3
 """Number of tries of a request. A step depends only on the request, so it can be repeated."""
@@ -66,7 +66,7 @@ class Remote:
     def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """The JSON answer to a request. Raises: VerifierError E179."""
         token = os.environ.get(self.token_variable, "")
-        return fetched(self.url, path, body, {"Authorization": f"Bearer {token}"})
+        return fetch(self.url, path, body, {"Authorization": f"Bearer {token}"})
 
 
 @lru_cache(maxsize=64)
@@ -104,11 +104,11 @@ class RemoteEpisode:
     def __init__(self, env: Remote, task: Task, key: Key) -> None:
         self.env, self.task, self.key = env, task, key
         self._replies: list[str] = []
-        self.messages = self._asked().messages
+        self.messages = self._ask().messages
 
     def step(self, reply: str) -> Step:
         self._replies.append(reply)
-        step = self._asked()
+        step = self._ask()
         for verdict in step.verdicts or (step.verdict,):
             if verdict is not None and verdict.status is Status.FAILED:
                 raise VerifierError(
@@ -116,7 +116,7 @@ class RemoteEpisode:
                 )
         return step
 
-    def _asked(self) -> Step:
+    def _ask(self) -> Step:
         if sum(map(len, self._replies)) > LONG:
             return self._too_long()
         request = {**self.task.info, "key": key_json(self.key), "replies": self._replies}
@@ -127,7 +127,7 @@ class RemoteEpisode:
 
     def _too_long(self) -> Step:
         verdict, players = (
-            exceeded(f"more than {LONG} characters in all completions", self.env.reward_range),
+            limit_verdict(f"more than {LONG} characters in all completions", self.env.reward_range),
             self.env.players,
         )
         return Step(done=True, verdict=verdict) if players == 1 else Step(done=True, verdicts=(verdict,) * players)
@@ -136,7 +136,7 @@ class RemoteEpisode:
         """Does nothing: the episode holds no resources."""
 
 
-def fetched(url: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], tries: int = TRIES) -> Any:
+def fetch(url: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], tries: int = TRIES) -> Any:
     """The JSON answer of a server. Args: body: None for a GET.
 
     Raises: VerifierError E179 if the server cannot be reached after `tries` tries, or refuses the request.

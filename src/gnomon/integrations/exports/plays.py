@@ -13,7 +13,7 @@ from gnomon.envs.base import Env, Step
 from gnomon.envs.workers import EnvWorkers, Remote
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
-from gnomon.verifiers.judging import failed
+from gnomon.verifiers.judging import failure_verdict
 
 __all__ = ["Plays"]
 
@@ -45,7 +45,7 @@ class Plays:
     def verdicts(self, items: Iterable[tuple[Task, str]]) -> list[Verdict]:
         """The verdicts on single replies, for an environment of one turn."""
         steps = self.steps((task, Key(0).at("outward", task=task.id), (reply,)) for task, reply in items)
-        return [step.verdict or failed("the environment needs another reply") for step in steps]
+        return [step.verdict or failure_verdict("the environment needs another reply") for step in steps]
 
     async def _steps(self, jobs: Sequence[Job]) -> list[Step]:
         return await asyncio.gather(*(self._step(*job) for job in jobs))
@@ -60,7 +60,7 @@ class Plays:
             episode, _ = await self._workers.start(task, key)
         for reply in replies[len(episode.replies) :]:
             if episode.done:
-                return self._workers.broken("there is a reply after the end of the episode")
+                return self._workers.failure_step("there is a reply after the end of the episode")
             await self._workers.step(episode, reply)
         if not episode.done:
             self._episodes[name] = episode

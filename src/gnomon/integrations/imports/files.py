@@ -13,7 +13,7 @@ from typing import Any
 
 from gnomon.errors import ConfigError, ResourceError
 
-__all__ = ["Options", "Position", "Row", "files", "json_rows", "optional", "parquet_rows", "required", "rows"]
+__all__ = ["Options", "Position", "Row", "files", "json_rows", "optional", "parquet_rows", "require", "rows"]
 
 Row = Mapping[str, Any]
 
@@ -138,7 +138,7 @@ def unreadable(where: str, why: str) -> ConfigError:
     return ConfigError("E064", "the log cannot be read", where=where, why=why, fix="check --format, and the file")
 
 
-def required(row: Row, name: str, options: Options, where: str, default: str = "") -> Any:
+def require(row: Row, name: str, options: Options, where: str, default: str = "") -> Any:
     """A field of a row. Args: name: what it holds; default: its name in the log, if the user says no other.
 
     Raises: ConfigError E062 if the row does not have it.
@@ -153,9 +153,9 @@ def required(row: Row, name: str, options: Options, where: str, default: str = "
 
 
 def optional(row: Row, name: str, options: Options, default: str = "", where: str = "") -> Any:
-    """A field of a row that may be absent: then None. Raises: as `required`, for a field that the user names."""
+    """A field of a row that may be absent: then None. Raises: as `require`, for a field that the user names."""
     if name in options.columns:
-        return required(row, name, options, where)
+        return require(row, name, options, where)
     return row.get(default or name)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from gnomon.errors import ResourceError
-from gnomon.integrations.imports.files import Options, Row, files, required, unreadable
+from gnomon.integrations.imports.files import Options, Row, files, require, unreadable
 from gnomon.integrations.imports.rollout import Foreign, messages_of, number, parts_of, single_turn, task_of, turns_of
 
 __all__ = ["read"]
@@ -61,9 +61,9 @@ def content(archive: ZipFile, file: io.BufferedReader, member: ZipInfo) -> bytes
 
 def sample(row: Row, address: str, step: int, options: Options) -> Foreign:
     """A sample: the conversation up to its last reply, its scores, and the error that ended it."""
-    row = resolved(row, row.get("attachments") or {})
-    prompt_messages = messages_of(required(row, "prompt", options, address, "input"), "user")
-    reply = messages_of(required(row, "reply", options, address, "messages"), "user")
+    row = resolve(row, row.get("attachments") or {})
+    prompt_messages = messages_of(require(row, "prompt", options, address, "input"), "user")
+    reply = messages_of(require(row, "reply", options, address, "messages"), "user")
     finish = next((choice.get("stop_reason") for choice in (row.get("output") or {}).get("choices", ())), None)
     prompt, turns = turns_of(reply, finish)
     scores = {name: value(score) for name, score in (row.get("scores") or {}).items()}
@@ -88,10 +88,10 @@ def value(score: Any) -> float | None:
     return LETTERS.get(raw) if isinstance(raw, str) else number(raw)
 
 
-def resolved(node: Any, attachments: Mapping[str, str]) -> Any:
+def resolve(node: Any, attachments: Mapping[str, str]) -> Any:
     """Nested values with the text of an attachment where its address stands."""
     if isinstance(node, str) and node.startswith(ATTACHMENT):
         return attachments.get(node.removeprefix(ATTACHMENT), node)
     if isinstance(node, Mapping):
-        return {key: each if key == "attachments" else resolved(each, attachments) for key, each in node.items()}
-    return [resolved(each, attachments) for each in node] if isinstance(node, list) else node
+        return {key: each if key == "attachments" else resolve(each, attachments) for key, each in node.items()}
+    return [resolve(each, attachments) for each in node] if isinstance(node, list) else node

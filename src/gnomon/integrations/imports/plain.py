@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gnomon.integrations.imports.files import Options, Row, files, optional, required, rows
+from gnomon.integrations.imports.files import Options, Row, files, optional, require, rows
 from gnomon.integrations.imports.rollout import Foreign, messages_of, number, parts_of, single_turn, task_of, turns_of
 
 __all__ = ["FIELDS", "read"]
@@ -38,8 +38,8 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
 
 
 def rollout(row: Row, address: str, options: Options) -> Foreign:
-    prompt = messages_of(required(row, "prompt", options, address), "user")
-    reply = required(row, "reply", options, address)
+    prompt = messages_of(require(row, "prompt", options, address), "user")
+    reply = require(row, "reply", options, address)
     values = {name: optional(row, name, options, where=address) for name in FIELDS}
     reward, own = number(values["reward"]), values["id"]
     turns = turns_of((*prompt, *messages_of(reply, "")))[1]

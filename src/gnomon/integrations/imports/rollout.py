@@ -109,7 +109,7 @@ def finish_of(name: str | None) -> Finish:
 def message(row: Row) -> Message:
     """A chat message. Parts of the content that are no text, such as images, are kept as JSON."""
     content = row.get("content")
-    text = "" if content is None else text_of(content, logged)
+    text = "" if content is None else text_of(content, log_text)
     calls = row.get("tool_calls") or []
     try:
         parsed_calls = tuple(map(call_of, calls))
@@ -120,7 +120,7 @@ def message(row: Row) -> Message:
     )
 
 
-def logged(part: Any) -> str:
+def log_text(part: Any) -> str:
     """A part of another kind: its text, such as that of reasoning, or the whole as JSON."""
     text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else json.dumps(part, default=str)

@@ -93,7 +93,7 @@ class ImportedRun:
             task_record, *rollout_records = encode(group, kind=kind, step=step)
             records += [
                 task_record,
-                *(marked(record, each) for record, each in zip(rollout_records, some, strict=True)),
+                *(mark(record, each) for record, each in zip(rollout_records, some, strict=True)),
             ]
             groups.append(group)
         self.rollouts += len(rollouts)
@@ -116,7 +116,7 @@ class ImportedRun:
         return Status.UNJUDGED if right is None else Status.CORRECT if right else Status.WRONG
 
 
-def marked(record: Record, each: Foreign) -> Record:
+def mark(record: Record, each: Foreign) -> Record:
     """The record of a rollout with what only an imported one has. What was not logged is None."""
     body = {**record.body, "reward": each.reward, "source": each.source}
     if not has_tokens(each):

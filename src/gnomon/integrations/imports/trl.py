@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from gnomon.integrations.imports.files import Options, Row, files, optional, others, required, rows
+from gnomon.integrations.imports.files import Options, Row, files, optional, others, require, rows
 from gnomon.integrations.imports.rollout import Foreign, messages_of, number, parts_of, single_turn, task_of, turns_of
 
 __all__ = ["read"]
@@ -32,18 +32,18 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
 
 
 def rollout(row: Row, where: str, options: Options) -> Foreign:
-    prompt = messages_of(required(row, "prompt", options, where), "user")
-    reply = required(row, "reply", options, where, "completion")
+    prompt = messages_of(require(row, "prompt", options, where), "user")
+    reply = require(row, "reply", options, where, "completion")
     answer = optional(row, "answer", options, where=where)
     values = {name: number(value) for name, value in others(row, KNOWN).items() if is_score(value)}
     parts = parts_of(values.items(), options.weights)
     if not values:
-        required(row, "reward", options, where)
+        require(row, "reward", options, where)
     return Foreign(
         task=task_of(prompt, answer),
         turns=single_turn(prompt, reply) if isinstance(reply, str) else turns_of((*prompt, *messages_of(reply, "")))[1],
         source=where,
-        step=int(required(row, "step", options, where)),
+        step=int(require(row, "step", options, where)),
         held_out=options.held_out,
         reward=sum(part.weight * part.value for part in parts) if parts else None,
         parts=parts,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnomon.integrations.imports.files import Options, Row, files, json_rows, required
+from gnomon.integrations.imports.files import Options, Row, files, json_rows, require
 from gnomon.integrations.imports.rollout import Foreign, message, number, parts_of, single_turn, task_of
 from gnomon.types import Message, Turn
 
@@ -26,7 +26,7 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
         if path.parent.name == "effective":
             continue
         for address, row in json_rows(path, options):
-            traces = required(row, "traces", options, address)
+            traces = require(row, "traces", options, address)
             for number_, trace in enumerate(traces):
                 of = address if len(traces) == 1 else f"{address}:{number_}"
                 yield rollout(row, trace, of, where(path, row, options))
@@ -43,9 +43,9 @@ def where(path: Path, row: Row, options: Options) -> tuple[int, bool]:
 
 def rollout(row: Row, trace: Row, address: str, at: tuple[int, bool]) -> Foreign:
     options = Options()
-    nodes = path_to_end(required(trace, "nodes", options, address))
+    nodes = path_to_end(require(trace, "nodes", options, address))
     prompt, turns = conversation(nodes, finish_of_last(trace))
-    rewards = {name: each or {} for name, each in required(trace, "rewards", options, address).items()}
+    rewards = {name: each or {} for name, each in require(trace, "rewards", options, address).items()}
     scores = {name: number(each.get("score")) for name, each in rewards.items()}
     parts = parts_of(scores.items(), {name: number(each.get("weight", 1.0)) or 0.0 for name, each in rewards.items()})
     task = row.get("task") or {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gnomon.integrations.imports.files import Options, Row, files, json_rows, optional, others, required
+from gnomon.integrations.imports.files import Options, Row, files, json_rows, optional, others, require
 from gnomon.integrations.imports.rollout import Foreign, messages_of, number, parts_of, single_turn, task_of
 
 __all__ = ["read"]
@@ -25,14 +25,14 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
 
 
 def rollout(row: Row, address: str, options: Options) -> Foreign:
-    prompt = messages_of(required(row, "prompt", options, address, "input"), "user")
-    score = number(required(row, "reward", options, address, "score"))
+    prompt = messages_of(require(row, "prompt", options, address, "input"), "user")
+    score = number(require(row, "reward", options, address, "score"))
     beside = {name: value for name, each in others(row, KNOWN).items() if (value := number(each)) is not None}
     return Foreign(
         task=task_of(prompt, optional(row, "answer", options, "gts", where=address)),
-        turns=single_turn(prompt, str(required(row, "reply", options, address, "output"))),
+        turns=single_turn(prompt, str(require(row, "reply", options, address, "output"))),
         source=address,
-        step=int(required(row, "step", options, address)),
+        step=int(require(row, "step", options, address)),
         held_out=options.held_out,
         reward=score,
         parts=parts_of([("score", score)], {}) + parts_of(beside.items(), dict.fromkeys(beside, 0.0)),

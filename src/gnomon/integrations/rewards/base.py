@@ -13,7 +13,7 @@ from gnomon.errors import VerifierError
 from gnomon.integrations.rewards.load import load
 from gnomon.types import Part, Status, Task, Verdict
 
-__all__ = ["Foreign", "Function", "called", "clipped", "label", "number", "outward"]
+__all__ = ["Foreign", "Function", "clip", "import_function", "label", "number", "outward"]
 
 Function = str | Callable[..., Any]
 """A function, or its name: `package.module:function` or `path/file.py:function`."""
@@ -73,7 +73,7 @@ class Foreign(ABC):
     def _within(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """The parts, with the first that counts changed where rounding puts their sum outside the range."""
         reward = Verdict(status=Status.WRONG, parts=parts).reward
-        excess = reward - clipped(reward, self.low, self.top)
+        excess = reward - clip(reward, self.low, self.top)
         weighted = [i for i, part in enumerate(parts) if part.weight]
         if not excess or (len(weighted) > 1 and abs(excess) <= SLACK):
             return parts
@@ -82,7 +82,7 @@ class Foreign(ABC):
         return (*parts[:first], replace(parts[first], value=value), *parts[first + 1 :])
 
 
-def clipped(reward: float, low: float, top: float) -> float:
+def clip(reward: float, low: float, top: float) -> float:
     """The reward; the bound for one outside the range by no more than rounding."""
     hair = HAIR * max(abs(low), abs(top))
     return min(max(reward, low), top) if low - hair <= reward <= top + hair else reward
@@ -91,18 +91,18 @@ def clipped(reward: float, low: float, top: float) -> float:
 def outward(low: float, top: float) -> tuple[float, float]:
     """A range that contains both numbers, with three significant digits."""
 
-    def rounded(value: float, way: Callable[[float], int]) -> float:
+    def round_to(value: float, way: Callable[[float], int]) -> float:
         digits = 2 - math.floor(math.log10(abs(value))) if value else 0
         return round(way(value * 10.0**digits) / 10.0**digits, max(digits, 0))
 
-    return rounded(low, math.floor), rounded(top, math.ceil)
+    return round_to(low, math.floor), round_to(top, math.ceil)
 
 
 def again(kind: type[Foreign], values: dict[str, Any]) -> Foreign:
     return kind(**values)
 
 
-def called(function: Function) -> Callable[..., Any]:
+def import_function(function: Function) -> Callable[..., Any]:
     """The function itself. Raises: VerifierError E130 if it does not exist, E131 if its module cannot be imported."""
     member = load(function) if isinstance(function, str) else function
     if not callable(member):

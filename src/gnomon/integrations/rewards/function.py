@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gnomon.integrations.rewards.base import Foreign, clipped, label, number, outward
-from gnomon.integrations.rewards.load import awaited
+from gnomon.integrations.rewards.base import Foreign, clip, label, number, outward
+from gnomon.integrations.rewards.load import wait_for
 from gnomon.types import Part, Task, Verdict
 from gnomon.verifiers.slot import NoScore
 
@@ -57,12 +57,12 @@ class FunctionReward(Foreign):
         columns = {**task.info, self.answer: task.answer}
         name = label(self.function)
         if BATCH in parameters(self.function):
-            value = one_of(awaited(self.function(**self.batch(task, reply, columns))), name)
+            value = one_of(wait_for(self.function(**self.batch(task, reply, columns))), name)
         else:
             if missing := unknown_parameter(self.function, columns):
                 raise NoScore(f"{name} has a parameter {missing!r}, which is not a column of the task")
-            value = awaited(called(self.function, self.values(task, reply, columns)))
-        score = clipped(score_of(value, name), self.low, self.top)
+            value = wait_for(call(self.function, self.values(task, reply, columns)))
+        score = clip(score_of(value, name), self.low, self.top)
         if not self.low <= score <= self.top:
             low, top = outward(min(score, self.low), max(score, self.top))
             raise NoScore(
@@ -159,7 +159,7 @@ def unknown_parameter(function: Callable[..., Any], columns: Mapping[str, Any]) 
     return strange[0]
 
 
-def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+def call(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """Call the function; positional-only parameters are passed by position."""
     alone = [name for name, p in parameters(function).items() if p.kind is p.POSITIONAL_ONLY]
     rest = {name: value for name, value in values.items() if name not in alone}

@@ -16,7 +16,7 @@ from gnomon.errors import VerifierError
 from gnomon.import_path import add_working_folder
 from gnomon.workers.serialise import module_of
 
-__all__ = ["awaited", "call_with", "load"]
+__all__ = ["call_with", "load", "wait_for"]
 
 
 @cache
@@ -66,7 +66,7 @@ def call_with(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     return function(**{name: value for name, value in arguments.items() if name in parameters})
 
 
-def awaited(value: Any) -> Any:
+def wait_for(value: Any) -> Any:
     """The result of a call. An awaitable is run to its end in a new event loop."""
     if not inspect.isawaitable(value):
         return value

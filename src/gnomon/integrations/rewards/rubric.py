@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.errors import ResourceError, VerifierError
-from gnomon.integrations.rewards.base import Foreign, Function, called, number
-from gnomon.integrations.rewards.load import awaited, call_with, load
+from gnomon.integrations.rewards.base import Foreign, Function, import_function, number
+from gnomon.integrations.rewards.load import call_with, load, wait_for
 from gnomon.types import Part, Task
 
 __all__ = ["RubricReward", "VerifiersTask"]
@@ -37,11 +37,11 @@ class RubricReward(Foreign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for function in self.opened().funcs:
+        for function in self.open().funcs:
             if MANY & set(inspect.signature(function).parameters):
                 raise VerifierError("E134", f"{function.__name__} scores a whole group; a verifier judges one reply")
 
-    def opened(self) -> Any:
+    def open(self) -> Any:
         loaded: Any = load(self.rubric) if isinstance(self.rubric, str) else self.rubric
         rubric: Any = loaded if hasattr(loaded, "funcs") and not isinstance(loaded, type) else loaded()
         if not rubric.funcs or len(rubric.weights) != len(rubric.funcs):
@@ -49,7 +49,7 @@ class RubricReward(Foreign):
         return rubric
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        rubric = self.opened()
+        rubric = self.open()
         prompt = [m.body for m in task.messages]
         completion = [{"role": "assistant", "content": reply}]
         arguments = {"prompt": prompt, "completion": completion, "answer": task.answer, "info": task.info}
@@ -66,7 +66,7 @@ class RubricReward(Foreign):
         return tuple(
             Part(
                 name=function.__name__,
-                value=number(awaited(call_with(function, arguments)), function.__name__),
+                value=number(wait_for(call_with(function, arguments)), function.__name__),
                 weight=weight,
             )
             for function, weight in zip(rubric.funcs, rubric.weights, strict=True)
@@ -91,15 +91,15 @@ class VerifiersTask(Foreign):
     def __post_init__(self) -> None:
         super().__post_init__()
         v1()
-        kind: Any = called(self.task)
-        for method in marked(kind):
+        kind: Any = import_function(self.task)
+        for method in marked_functions(kind):
             runtime = inspect.signature(method).parameters.get("runtime")
             if runtime is not None and runtime.default is inspect.Parameter.empty:
                 raise VerifierError("E134", f"{method.__name__} needs a runtime, and a verifier has none")
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         """The rewards as parts. Raises: exceptions of `Task.score`, and VerifierError E132 for a missing reward."""
-        vf, kind = v1(), called(self.task)
+        vf, kind = v1(), import_function(self.task)
         fields = {**task.info, self.gold: task.answer}
         prompt = [m.body for m in task.messages]
         own = kind(kind.data_type()(prompt=prompt, **fields))  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ class VerifiersTask(Foreign):
             is_completed=True,
             ok=True,
         )
-        awaited(own.score(trace))
+        wait_for(own.score(trace))
         for name, reward in trace.rewards.items():
             if reward is None:
                 raise VerifierError("E132", "a reward was not scored", where=name)
@@ -124,7 +124,7 @@ class VerifiersTask(Foreign):
         )
 
 
-def marked(kind: Any) -> list[Callable[..., Any]]:
+def marked_functions(kind: Any) -> list[Callable[..., Any]]:
     return [member for name in dir(kind) if getattr(member := getattr(kind, name), "reward", None) is True]
 
 

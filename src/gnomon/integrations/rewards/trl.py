@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.errors import VerifierError
-from gnomon.integrations.rewards.base import Foreign, Function, called, label, number
-from gnomon.integrations.rewards.load import awaited
+from gnomon.integrations.rewards.base import Foreign, Function, import_function, label, number
+from gnomon.integrations.rewards.load import wait_for
 from gnomon.types import Part, Task
 
 __all__ = ["TrlReward"]
@@ -40,7 +40,7 @@ class TrlReward(Foreign):
         if len(set(map(label, self.functions))) < len(self.functions):
             raise ValueError(f"two functions have one name: {', '.join(map(label, self.functions))}")
         for function in self.functions:
-            parameter = inspect.signature(called(function)).parameters.get("completion_ids")
+            parameter = inspect.signature(import_function(function)).parameters.get("completion_ids")
             if parameter is not None and parameter.default is inspect.Parameter.empty:
                 raise VerifierError("E134", f"{label(function)} needs completion_ids, but a verifier gets only text")
 
@@ -73,7 +73,7 @@ class TrlReward(Foreign):
         names = dict.fromkeys(name for task, _ in calls for name in task.info)
         columns = {name: [task.info.get(name) for task, _ in calls] for name in names}
         columns[self.gold] = [task.answer for task, _ in calls]
-        returned = awaited(called(function)(prompts=prompts, completions=completions, **columns))
+        returned = wait_for(import_function(function)(prompts=prompts, completions=completions, **columns))
         try:
             scores = list(returned)
         except TypeError:

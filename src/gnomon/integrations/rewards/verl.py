@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Real
 
 from gnomon.errors import VerifierError
-from gnomon.integrations.rewards.base import Foreign, Function, called, number
-from gnomon.integrations.rewards.load import awaited, call_with
+from gnomon.integrations.rewards.base import Foreign, Function, import_function, number
+from gnomon.integrations.rewards.load import call_with, wait_for
 from gnomon.types import Part, Task
 
 __all__ = ["VerlScore"]
@@ -31,12 +31,12 @@ class VerlScore(Foreign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        called(self.function)
+        import_function(self.function)
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        returned = awaited(
+        returned = wait_for(
             call_with(
-                called(self.function),
+                import_function(self.function),
                 {
                     "data_source": task.info.get("data_source", self.data_source),
                     "solution_str": reply,

@@ -17,7 +17,7 @@ from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Data, Need, Objective
 from gnomon.rendering import Renderer
-from gnomon.rollout.actor import Actor, Progress, unseen
+from gnomon.rollout.actor import Actor, Progress, no_progress
 from gnomon.rollout.continuing import Continuing, FailurePrefixes
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.demonstrations import Demonstrated, Shown
@@ -52,7 +52,7 @@ def make_actor(
     workers: EnvWorkers,
     order: TaskOrder | None = None,
     past: Past | None = None,
-    progress: Progress = unseen,
+    progress: Progress = no_progress,
 ) -> Actor:
     """Args: workers: they play the environment of which `env` may hold only some tasks; order: of the run's tasks;
     past: earlier weights that the actor which evaluates keeps, for one that samples ahead.
@@ -96,7 +96,7 @@ def make_speakers(
         return Continuing(own, order)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
-        speakers = Asked(own, base=learner.publish().copied(), offline=offline, praise=offers.praise(env))
+        speakers = Asked(own, base=learner.publish().copy(), offline=offline, praise=offers.praise(env))
     if isinstance(env, Demonstrated):
         speakers = Shown(speakers, env, own.speaker.engine, tokenizer, players=own.players)
     if config.players.opponent:

@@ -27,8 +27,8 @@ from gnomon.models.precision import require_range
 from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import LONG_PROBE, PROBE
-from gnomon.rendering import Renderer, joined
-from gnomon.run.loops import finished
+from gnomon.rendering import Renderer, join
+from gnomon.run.loops import run_to_end
 from gnomon.run.makers.policy import (
     attention_of,
     make_adapter,
@@ -208,8 +208,8 @@ def compare_with_learner(
         engine.tier = Tier.MEASURED
         gaps.append(by_the_learner(engine, learner, prompts, config))
     if isinstance(engine, RemoteEngine):
-        finished(engine.ask_versions())
-        gaps += [finished(engine.measure(prompts))] if exact else []
+        run_to_end(engine.ask_versions())
+        gaps += [run_to_end(engine.measure(prompts))] if exact else []
     mismatch = max(gaps)
     if exact:
         engine.tier = tier_of(mismatch, config)
@@ -236,7 +236,7 @@ def compare_with_learner(
 
 def probe_prompts(renderer: Renderer, env: Env, context: int) -> list[tuple[int, ...]]:
     """The first prompts that leave room for a reply; of the first few, if there are none, the beginnings."""
-    some = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES * PROBES)]
+    some = [join(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES * PROBES)]
     fitting = [prompt for prompt in some if len(prompt) < context]
     return (fitting or [prompt[: context - 1] for prompt in some])[:PROBES]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gnomon.config import Env as EnvConfig
 from gnomon.config import RunConfig
 from gnomon.envs import offers
-from gnomon.envs.base import Env, confined
+from gnomon.envs.base import Env, check_isolation
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.speakers import Own
@@ -35,7 +35,7 @@ def make_set_actor(config: RunConfig, name: str, spec: EnvConfig, env: Env, main
     """An actor that plays an evaluation set. Args: spec: settings of its environment `env`."""
     same = spec == config.env
     offers.require_offers(env)
-    confined(env)
+    check_isolation(env)
     workers = main.workers if same else make_workers(config, env)
     renderer = choose(main.tokenizer, config.policy.renderer, turns=env.max_turns)
     alike = workers.players == main.workers.players

@@ -95,7 +95,7 @@ def sparing(config: RunConfig, policy: Policy) -> Policy:
     return policy
 
 
-def outlined(config: RunConfig, precision: Precision) -> Policy | None:
+def outline_policy(config: RunConfig, precision: Precision) -> Policy | None:
     """`make_trained` without the values of the weights, as `Policy.outline`."""
     folder, device = model_folder(config.policy.path), make_device(config.policy.device)
     policy = Policy.outline(folder, precision, device, make_adapter(config, True), make_whole(config))
@@ -106,13 +106,13 @@ def make_sharded_policy(config: RunConfig, mesh: DeviceMesh) -> Policy:
     """As `make_trained`, spread over the processes of a mesh."""
     precision = make_precision(config)
     own = precision if config.policy.trains_adapter else Precision.only(precision.master)
-    return spread(partial(make_trained, config, own), partial(outlined, config, own), mesh, precision)
+    return spread(partial(make_trained, config, own), partial(outline_policy, config, own), mesh, precision)
 
 
 def make_sharded_reference(config: RunConfig, policy: Policy, mesh: DeviceMesh) -> Policy:
     """As `make_reference`, spread over the processes of a mesh unless it shares the weights of the policy."""
     if policy.adapter and not config.policy.reference:
-        return policy.unadapted
+        return policy.without_adapter
     folder = reference_folder(config) if config.policy.reference else model_folder(config.policy.path)
     precision, device = make_precision(config).alone, make_device(config.policy.device)
     outline = partial(Policy.outline, folder, precision, device, whole=make_whole(config))
@@ -129,7 +129,7 @@ def make_reference(config: RunConfig, policy: Policy) -> Policy:
         alone, device = make_precision(config).alone, make_device(config.policy.device)
         return Policy.load(reference_folder(config), alone, device, whole=make_whole(config))
     if policy.adapter:
-        return policy.unadapted
+        return policy.without_adapter
     return make_policy(config, make_precision(config).alone, whole=make_whole(config))
 
 

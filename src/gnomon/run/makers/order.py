@@ -10,7 +10,7 @@ from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.continuing import FailurePrefixes
 from gnomon.rollout.order import Band, Chosen, Curriculum, Drawn, EasiestFirst, TaskOrder
-from gnomon.run.order import reordered
+from gnomon.run.order import reorder
 from gnomon.run.recorded_runs import groups_of
 
 __all__ = ["make_order"]
@@ -36,7 +36,7 @@ def make_order(
             key=Key(config.seed),
         )
     else:
-        places = reordered(rollout.order_seed, config.budget.steps)
+        places = reorder(rollout.order_seed, config.budget.steps)
         order = Drawn(tasks=tasks, count=rollout.prompts, key=Key(config.seed), among=rollout.tasks, places=places)
     if not rollout.failure_prefix:
         return order

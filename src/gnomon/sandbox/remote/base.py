@@ -24,7 +24,7 @@ from gnomon.sandbox import run as run_module
 from gnomon.sandbox.job import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Value, Work
 from gnomon.sandbox.remote import far
 from gnomon.sandbox.reports import Reports, ending, text
-from gnomon.sandbox.run import NONCE, encoded
+from gnomon.sandbox.run import NONCE, encode
 
 __all__ = ["Elsewhere", "Reply", "import_package"]
 
@@ -72,7 +72,7 @@ class Elsewhere(ABC):
 
     def _outcome(self, work: Work) -> Outcome:
         if isinstance(work, Job):
-            return self._run(work, [encoded(list(words)) for words in work.inputs], "")
+            return self._run(work, [encode(list(words)) for words in work.inputs], "")
         values: list[Value] = []
         out, err = "", ""
         for stdin in work.stdins:

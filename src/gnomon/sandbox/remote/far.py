@@ -26,10 +26,10 @@ INNER = """
 import json, os, sys
 folder, path, result = sys.argv[1:]
 sys.path.insert(0, folder)
-from gnomon_run import framed, run
+from gnomon_run import frame, run
 with open(path) as file: work = json.load(file)
 def send(report):
-    rest = framed(report, bytes.fromhex(work["nonce"]))
+    rest = frame(report, bytes.fromhex(work["nonce"]))
     while rest: rest = rest[os.write(int(result), rest):]
 send(["ready"])
 status = run(work, send)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from gnomon.verifiers.mathematics.calendar import DRESS, dated
-from gnomon.verifiers.mathematics.grammar import parsed
+from gnomon.verifiers.mathematics.calendar import DRESS, parse_date
+from gnomon.verifiers.mathematics.grammar import parse
 from gnomon.verifiers.mathematics.node import Node, walk
 from gnomon.verifiers.mathematics.notation import Token, one_line, tokens
 from gnomon.verifiers.mathematics.words import sorted_out
 from gnomon.verifiers.slot import Malformed, Rejected, Several
-from gnomon.verifiers.text import unwrapped
+from gnomon.verifiers.text import unwrap
 
 __all__ = [
     "USUAL",
@@ -22,8 +22,8 @@ __all__ = [
     "parse_answer",
     "readings",
     "rebound",
-    "spoken",
     "worded",
+    "words_of",
 ]
 
 LEAD = re.compile(
@@ -66,12 +66,12 @@ def parse_answer(text: str, reading: Reading = USUAL) -> Answer:
     """Parse an answer. Raises: Malformed, Rejected or Several if the text is not one answer."""
     lead = LEAD.match(text)
     text = text[lead.end() :] if lead is not None else text
-    if (date := dated(text)) is not None and (date[0] == "date" or date[3]):
+    if (date := parse_date(text)) is not None and (date[0] == "date" or date[3]):
         return Answer(" ".join(date), Node("words", text=" ".join(date)))
     signs = sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)
     if not signs:
         raise Malformed("the answer contains only layout")
-    return Answer(one_line(rebound(signs)), parsed(signs))
+    return Answer(one_line(rebound(signs)), parse(signs))
 
 
 def readings(answer: str, gold: str) -> tuple[Reading, ...]:
@@ -99,17 +99,17 @@ def normalise(text: str, reading: Reading = USUAL) -> str:
 
 def worded(text: str) -> bool:
     """Whether a text consists of words, numbers and commas."""
-    return WORDED.fullmatch(spoken(text)) is not None and ("\\text" in text or LONG.search(text) is not None)
+    return WORDED.fullmatch(words_of(text)) is not None and ("\\text" in text or LONG.search(text) is not None)
 
 
-def spoken(text: str) -> str:
+def words_of(text: str) -> str:
     """The words of an answer in lower case."""
     return " ".join(DRESS.sub(" ", text).lower().strip(" .").split())
 
 
 def option(text: str) -> tuple[str, str] | None:
     """The letter of a multiple-choice option and the text after it; None for any other text."""
-    match = OPTION.fullmatch(unwrapped(text.strip().strip("$")).removeprefix("**"))
+    match = OPTION.fullmatch(unwrap(text.strip().strip("$")).removeprefix("**"))
     if match is None or (match["rest"].strip() and not match["open"] and not match["stop"]):
         return None
     return match["letter"], match["rest"].strip()
@@ -128,7 +128,7 @@ def rebound(tokens: list[Token]) -> list[Token]:
     """The tokens with every bound variable replaced by a number. An integral without limits binds nothing."""
     result, number = list(tokens), 0
     for i in reversed(range(len(result))):
-        for name, spans in _bound(result, i):
+        for name, spans in _bindings(result, i):
             number += 1
             for start, end in spans:
                 inside = result[start:end]
@@ -136,7 +136,7 @@ def rebound(tokens: list[Token]) -> list[Token]:
     return result
 
 
-def _bound(tokens: list[Token], i: int) -> list[tuple[str, list[tuple[int, int]]]]:
+def _bindings(tokens: list[Token], i: int) -> list[tuple[str, list[tuple[int, int]]]]:
     """The variables that the token at this place binds, each with the spans in which it does."""
     text, start = tokens[i].text, _after_limits(tokens, i + 1)
     if text in INTEGRALS and start > i + 1:
@@ -164,7 +164,7 @@ def _integrand(tokens: list[Token], start: int, count: int) -> list[tuple[str, l
         if differential and not tokens[at].text.startswith(BOUND):
             names.append(tokens[at].text)
             if len(names) == count:
-                end = _closed(tokens, at + 1, depth)
+                end = _closing_place(tokens, at + 1, depth)
                 # `\\frac{dx}{x}`: the denominator is a part of the integrand.
                 return [(name, [(start, _group(tokens, end) if depth else end)]) for name in names]
     return []
@@ -192,10 +192,10 @@ def _group(tokens: list[Token], i: int) -> int:
     """Where the group in braces at this place ends; the place itself if none begins there."""
     if i >= len(tokens) or tokens[i].text != "{":
         return i
-    return _closed(tokens, i + 1, 1)
+    return _closing_place(tokens, i + 1, 1)
 
 
-def _closed(tokens: list[Token], i: int, depth: int) -> int:
+def _closing_place(tokens: list[Token], i: int, depth: int) -> int:
     """The place after as many closing brackets as are open."""
     while i < len(tokens) and depth > 0:
         depth += (tokens[i].text in OPENING) - (tokens[i].text in CLOSING)

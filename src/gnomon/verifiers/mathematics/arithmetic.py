@@ -79,21 +79,21 @@ class Arithmetic(ABC):
                 raise Malformed("two signs in a row")
         else:
             sign = "+"
-        node = _signed(sign, None, self.product())
+        node = _with_sign(sign, None, self.product())
         terms = [node]
         while (sign := self.peek()) in ("+", "-", "\\pm", "\\mp"):
             self.take()
-            sign = self.joined(sign)
+            sign = self.joint_sign(sign)
             other = self.product()
             if sign in ("\\pm", "\\mp"):
-                terms = [_signed(sign, _summed(terms), other)]
+                terms = [_with_sign(sign, _sum(terms), other)]
             else:
-                terms.append(_signed(sign, None, other))
+                terms.append(_with_sign(sign, None, other))
         if len(terms) > MAX_TERMS:
             raise Malformed(f"a sum of over {MAX_TERMS} terms")
-        return _summed(terms)
+        return _sum(terms)
 
-    def joined(self, sign: str) -> str:
+    def joint_sign(self, sign: str) -> str:
         """The sign, together with a sign after it, as in `x + -1`. `+-` without a space means ± and is not read."""
         if sign in ("+", "-") and self.peek() in ("+", "-") and self.tokens[self.position].spaced:
             return "+" if self.take() == sign else "-"
@@ -109,13 +109,13 @@ class Arithmetic(ABC):
                 other = self.power()
                 other = negative(other) if minus else other
                 if sign == "/":
-                    factors = [_quotient(_multiplied(factors), other)]
+                    factors = [_quotient(_multiply(factors), other)]
                 else:
                     factors.append(other)
             elif self.begins():
                 factors.append(self.beside(factors))
             else:
-                return _multiplied(factors)
+                return _multiply(factors)
 
     def begins(self) -> bool:
         """Whether an unsigned factor begins here."""
@@ -208,13 +208,13 @@ class Arithmetic(ABC):
         if kind == "letter" or text in GREEK:
             return self.variable()
         if text in MARKS:
-            return self.marked()
+            return self.marked_name()
         if text in ("(", "[", "]", "\\langle"):
-            return self.bracketed()
+            return self.brackets()
         if text == "{":
             return self.group(loose=True)
         if text == "\\{":
-            return self.braced()
+            return self.braces()
         if text == "|":
             return self.absolute()
         if text in ("\\lfloor", "\\lceil"):
@@ -259,7 +259,7 @@ class Arithmetic(ABC):
             text += "'"
         return name(text)
 
-    def marked(self) -> Node:
+    def marked_name(self) -> Node:
         """Letters under a bar or after an angle sign; they form one name."""
         mark, letters = self.take(), ""
         braced = self.drop("{")
@@ -297,7 +297,7 @@ class Arithmetic(ABC):
         self.take("}")
         return Node("set", node.parts) if node.kind == "list" else node
 
-    def bracketed(self) -> Node:
+    def brackets(self) -> Node:
         opening = self.take()
         bars, self.bars = self.bars, 0
         node = self.many()
@@ -315,7 +315,7 @@ class Arithmetic(ABC):
             return node
         return Node("tuple", node.parts, ("(" if opening == "]" else opening) + (")" if closing == "[" else closing))
 
-    def braced(self) -> Node:
+    def braces(self) -> Node:
         self.take("\\{")
         if self.drop("\\}"):
             return Node("set")
@@ -402,10 +402,10 @@ class Arithmetic(ABC):
         power = self.exponent() if self.drop("^") else None
         if power == number(-1) and text in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"):
             text, power = f"arc{text}", None
-        node = Node("call", (self.applied(), *parts), text)
+        node = Node("call", (self.application(), *parts), text)
         return node if power is None else Node("power", (node, power))
 
-    def applied(self) -> Node:
+    def application(self) -> Node:
         if self.peek() in ("(", "{", "[", "|"):
             inner = self.atom() if self.peek() != "{" else self.group()
             return inner
@@ -414,7 +414,7 @@ class Arithmetic(ABC):
         factors = [self.power()]
         while self.begins() and self.peek()[1:] not in FUNCTIONS and self.peek() not in ("(", "["):
             factors.append(self.beside(factors))
-        return _multiplied(factors)
+        return _multiply(factors)
 
     def matrix(self, kind: str) -> Node:
         if kind not in ("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix", "cases"):
@@ -437,17 +437,17 @@ class Arithmetic(ABC):
         return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
 
 
-def _signed(sign: str, left: Node | None, node: Node) -> Node:
+def _with_sign(sign: str, left: Node | None, node: Node) -> Node:
     if sign in ("\\pm", "\\mp"):
         return Node("pm", (left, node) if left is not None else (node,), "+" if sign == "\\pm" else "-")
     return negative(node) if sign == "-" else node
 
 
-def _summed(terms: list[Node]) -> Node:
+def _sum(terms: list[Node]) -> Node:
     return terms[0] if len(terms) == 1 else Node("sum", tuple(terms))
 
 
-def _multiplied(factors: list[Node]) -> Node:
+def _multiply(factors: list[Node]) -> Node:
     return factors[0] if len(factors) == 1 else Node("product", tuple(factors))
 
 

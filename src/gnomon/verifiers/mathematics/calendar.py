@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["DRESS", "dated"]
+__all__ = ["DRESS", "parse_date"]
 
 MONTHS = [
     "january",
@@ -30,7 +30,7 @@ FORMS = (
 DRESS = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mathbf|mbox|operatorname)(?![a-zA-Z])\s*|\\[,;:!]|[{}$~]|\\ ")
 
 
-def dated(text: str) -> tuple[str, ...] | None:
+def parse_date(text: str) -> tuple[str, ...] | None:
     """A time as (`time`, hour, minute, a or p), a date as (`date`, year, month, day); None for any other text.
 
     A time from 13:00 on is p.m. Omitted parts are empty.

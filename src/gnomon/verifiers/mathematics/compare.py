@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from gnomon.verifiers.mathematics.equation import closed, decimals, difference, proportional, same_inequality
-from gnomon.verifiers.mathematics.finished import undone
-from gnomon.verifiers.mathematics.naming import asked_total, members, same_name, stripped
-from gnomon.verifiers.mathematics.node import Node, integer, key, name, negative, number, rebuilt, walk
-from gnomon.verifiers.mathematics.prepare import bare_log, decadic, percentage, prepared
+from gnomon.verifiers.mathematics.equation import chain_end, decimals, difference, proportional, same_inequality
+from gnomon.verifiers.mathematics.finished import unfinished_part
+from gnomon.verifiers.mathematics.naming import asked_total, members, same_name, strip_name
+from gnomon.verifiers.mathematics.node import Node, integer, key, name, negative, number, rebuild, walk
+from gnomon.verifiers.mathematics.prepare import bare_log, decadic, percentage, prepare
 from gnomon.verifiers.mathematics.region import ranged, region, same_region
 from gnomon.verifiers.mathematics.value import (
     constant,
@@ -63,21 +63,21 @@ class Comparison:
         """Whether an answer is correct. Raises: Rejected, Several or Malformed if it is not one evaluated answer."""
         if self.form is Form.EXACT:
             return answer == right
-        answer, right = self.prepared(answer), self.prepared(right)
+        answer, right = self.prepare(answer), self.prepare(right)
         if key(answer) == key(right):
             return True
         same = self.one(answer, right)
         if same or not any(part.kind == "call" and bare_log(part) for tree in (answer, right) for part in walk(tree)):
             return same
-        return self.one(rebuilt(answer, decadic), rebuilt(right, decadic))
+        return self.one(rebuild(answer, decadic), rebuild(right, decadic))
 
-    def prepared(self, node: Node) -> Node:
+    def prepare(self, node: Node) -> Node:
         """The tree with percentages converted by the rule of this comparison."""
         if self.percent is Percent.REFUSED and any(percentage(part) for part in walk(node)):
             raise Malformed("a percent sign")
         if self.percent is Percent.POINTS:
-            node = rebuilt(node, lambda part: number(part.value * 100) if percentage(part) else None)
-        return prepared(node)
+            node = rebuild(node, lambda part: number(part.value * 100) if percentage(part) else None)
+        return prepare(node)
 
     def one(self, answer: Node, right: Node) -> bool:
         """`same` for prepared trees; tries one kind after the other."""
@@ -87,7 +87,7 @@ class Comparison:
             return self.regions(answer, right)
         if answer.kind in MANY or right.kind in MANY:
             return self.many(members(answer), members(right))
-        (mine_name, mine), (name, theirs) = stripped(answer), stripped(right)
+        (mine_name, mine), (name, theirs) = strip_name(answer), strip_name(right)
         if answer.kind == right.kind == "relation" and not (mine_name and name):
             return self.relations(answer, right)
         if not same_name(mine_name, name):
@@ -120,7 +120,7 @@ class Comparison:
             if right.kind in PLACED and not any(part.kind in PLACED for part in answer.parts):
                 return False
             raise Several("more than one answer where one is asked")
-        if len(mine) == len(theirs) and not any("_" in stripped(part)[0] for part in theirs):
+        if len(mine) == len(theirs) and not any("_" in strip_name(part)[0] for part in theirs):
             mine = tuple(_without_index(mine))
         if _assigns(answer) and _assigns(right):
             return self.in_order(_by_name(answer), _by_name(right))
@@ -131,14 +131,14 @@ class Comparison:
     def assigned(self, answer: Node, right: Node) -> bool:
         """Compare named values with a plain list: by the order of the names, or in the order of the reference."""
         names, row = (answer, right) if _assigns(answer) else (right, answer)
-        called, row = stripped(row)
+        called, row = strip_name(row)
         if row.kind not in ("tuple", "list") or called != ",".join(sorted(called.split(","))):
             return False
-        if any(stripped(part)[0] for part in row.parts):
+        if any(strip_name(part)[0] for part in row.parts):
             return False
         if names is answer:
             return self.in_order(_by_name(names), row.parts)
-        values = tuple(stripped(part)[1] for part in names.parts)
+        values = tuple(strip_name(part)[1] for part in names.parts)
         return self.in_order(row.parts, _by_name(names)) or self.in_order(row.parts, values)
 
     def matched(self, answer: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
@@ -175,7 +175,7 @@ class Comparison:
                 and len(answer.parts) == len(right.parts)
                 and self.matched(answer.parts, right.parts)
             )
-        mine, theirs = region(stripped(answer)[1]), region(stripped(right)[1])
+        mine, theirs = region(strip_name(answer)[1]), region(strip_name(right)[1])
         if theirs is None:
             return answer.kind == right.kind == "relation" and same_inequality(answer, right)
         absolute = answer.kind == "relation" and answer.text != right.text and _absolute(answer)
@@ -189,8 +189,8 @@ class Comparison:
         """Compare equations that are more than `name = value`."""
         if right.kind != "relation" and (total := asked_total(answer)) is not None:
             return self.one(total, right)
-        mine = closed(answer) if answer.kind == "relation" else ()
-        theirs = closed(right) if right.kind == "relation" else ()
+        mine = chain_end(answer) if answer.kind == "relation" else ()
+        theirs = chain_end(right) if right.kind == "relation" else ()
         if mine or theirs:
             reference = theirs[0] if theirs else right
             return any(self.one(value, reference) for value in mine or (answer,))
@@ -198,7 +198,7 @@ class Comparison:
             raise Rejected("the answer leaves work undone: an equation that is not solved")
         if len(variables(right)) < 2:
             raise Rejected("the answer leaves work undone: an equation that is not solved")
-        if self.form is Form.REDUCED and (why := undone(answer)):
+        if self.form is Form.REDUCED and (why := unfinished_part(answer)):
             raise Rejected(f"the answer leaves work undone: {why}")
         return proportional(difference(answer), difference(right))
 
@@ -262,9 +262,9 @@ class Comparison:
         """True. Raises: Rejected if the reference is evaluated and the answer is not, and it must be."""
         if self.form is Form.ANY:
             return True
-        why = undone(answer) or ("letters that cancel" if variables(answer) - variables(right) else "")
+        why = unfinished_part(answer) or ("letters that cancel" if variables(answer) - variables(right) else "")
         shifted = any(part.kind == "number" and part.text == "scientific" for part in walk(right))
-        if why and not undone(right) and not (shifted and answer.kind == "number"):
+        if why and not unfinished_part(right) and not (shifted and answer.kind == "number"):
             raise Rejected(f"the answer leaves work undone: {why}")
         return True
 
@@ -289,21 +289,21 @@ def _absolute(node: Node) -> bool:
 
 def _assigns(node: Node) -> bool:
     """Whether a list assigns values to different names."""
-    names = [stripped(part)[0] for part in node.parts] if node.kind == "list" else []
+    names = [strip_name(part)[0] for part in node.parts] if node.kind == "list" else []
     return bool(names) and all(names) and len({called.partition("_")[0] for called in names}) > 1
 
 
 def _without_index(parts: tuple[Node, ...]) -> Iterator[Node]:
     """The solutions `x_1 = 2, x_2 = 3` as `x = 2, x = 3`; other parts as they are."""
-    names = [stripped(part)[0].partition("_") for part in parts]
+    names = [strip_name(part)[0].partition("_") for part in parts]
     numbered = len({base for base, _, _ in names}) == 1 and len({at for _, _, at in names if at}) == len(parts) > 1
     for part, (base, _, _) in zip(parts, names, strict=True):
-        yield Node("relation", (name(base), stripped(part)[1]), "=") if numbered else part
+        yield Node("relation", (name(base), strip_name(part)[1]), "=") if numbered else part
 
 
 def _by_name(node: Node) -> tuple[Node, ...]:
     """Values in the order of their names."""
-    return tuple(value for _, value in sorted((stripped(part) for part in node.parts), key=lambda pair: pair[0]))
+    return tuple(value for _, value in sorted((strip_name(part) for part in node.parts), key=lambda pair: pair[0]))
 
 
 def _constant_of_integration(answer: Node, right: Node) -> Node:
@@ -312,7 +312,7 @@ def _constant_of_integration(answer: Node, right: Node) -> Node:
     if right.kind != "sum" or answer.kind != "sum" or name("C") not in right.parts or "C" in variables(answer):
         return answer
     other = next((letter for letter in free if letter in answer.parts and letter.text not in variables(right)), None)
-    return answer if other is None else rebuilt(answer, lambda part: name("C") if part == other else None)
+    return answer if other is None else rebuild(answer, lambda part: name("C") if part == other else None)
 
 
 def _entries(node: Node) -> tuple[Node, ...]:

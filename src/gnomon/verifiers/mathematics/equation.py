@@ -5,13 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 from gnomon.verifiers.mathematics.node import Node, negative
-from gnomon.verifiers.mathematics.value import agree, constant, divided, equal, near, variables, within
+from gnomon.verifiers.mathematics.value import agree, constant, divide, equal, near, variables, within
 from gnomon.verifiers.slot import Malformed, Rejected, Several
 
-__all__ = ["closed", "decimals", "difference", "proportional", "same_inequality"]
+__all__ = ["chain_end", "decimals", "difference", "proportional", "same_inequality"]
 
 
-def closed(node: Node) -> tuple[Node, ...]:
+def chain_end(node: Node) -> tuple[Node, ...]:
     r"""The last exact value of a chain such as `6 \cdot 7 = 42` or `\sqrt2 \approx 1.41`, and its rounded value.
 
     Empty if the relation is not a chain of values. Raises: Several or Malformed if its sides are not equal.
@@ -58,7 +58,7 @@ def proportional(answer: Node, right: Node, positive: bool = False) -> bool:
     def same(one: object, other: object) -> bool:
         if one == 0 or other == 0:
             return one == other
-        ratios.append(divided(one, other))
+        ratios.append(divide(one, other))
         return near(ratios[0], ratios[-1])
 
     agrees = agree(answer, right, same) and bool(ratios)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import combinations
 
 from gnomon.verifiers.mathematics.node import Node, integer, number, walk
-from gnomon.verifiers.mathematics.value import Undefined, divided, points, rational_value, value, variables
+from gnomon.verifiers.mathematics.value import Undefined, divide, points, rational_value, value, variables
 from gnomon.verifiers.slot import Rejected
 
-__all__ = ["undone"]
+__all__ = ["unfinished_part"]
 
 FORMULAS = frozenset(("sum", "product", "quotient", "power", "negative", "call"))
 MAX_TERMS = 24
 """Largest number of terms of a sum that are compared with each other."""
 
 
-def undone(node: Node) -> str:
+def unfinished_part(node: Node) -> str:
     r"""What is not yet evaluated in an answer; empty if nothing is.
 
     That is a rational number that is not written as one (`6*7`, `2^{10}`, `\sqrt{4}`, `84/2`),
@@ -79,4 +79,4 @@ def _alike(node: Node) -> bool:
 def _ratio(left: object, right: object) -> object:
     if left is None or right is None:
         return None
-    return 0 if left == 0 or right == 0 else rational_value(divided(left, right))
+    return 0 if left == 0 or right == 0 else rational_value(divide(left, right))

@@ -10,7 +10,7 @@ from gnomon.verifiers.mathematics.words import noun, numeral
 from gnomon.verifiers.slot import Malformed, Rejected
 from gnomon.verifiers.units import measure
 
-__all__ = ["parsed"]
+__all__ = ["parse"]
 
 RELATIONS = frozenset(("=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equiv"))
 MAX_DEPTH = 128
@@ -18,7 +18,7 @@ MAX_DEPTH = 128
 SEPARATORS = frozenset((",", ";", "\\lor", "\\land"))
 
 
-def parsed(tokens: list[Token]) -> Node:
+def parse(tokens: list[Token]) -> Node:
     """The tree of an answer. Raises: Malformed, Rejected (the answer is not evaluated) or Several."""
     parser = _Answers(tokens)
     node = parser.many()
@@ -65,7 +65,7 @@ class _Answers(Arithmetic):
         node = self.relation()
         if self.peek() in ("\\pmod", "\\bmod") or (self.peek() == "(" and self.peek(1) == "\\bmod"):
             return self.modulo(node)
-        return self.counted(node) if self.kind() == "word" or self.peek() in CURRENCIES else node
+        return self.quantity(node) if self.kind() == "word" or self.peek() in CURRENCIES else node
 
     def phrase(self) -> Node:
         """Words, which may include numbers."""
@@ -80,7 +80,7 @@ class _Answers(Arithmetic):
             return number(amount)
         return Node("set") if text == "no solution" else Node("words", text=text)
 
-    def counted(self, node: Node) -> Node:
+    def quantity(self, node: Node) -> Node:
         """A value and the words after it: a scale, percent, a unit, or a counted noun."""
         currency = ""
         if node.kind == "quantity":

@@ -5,22 +5,22 @@ from __future__ import annotations
 from gnomon.verifiers.mathematics.node import Node, walk
 from gnomon.verifiers.mathematics.value import variables
 
-__all__ = ["asked_total", "called", "members", "same_name", "stripped"]
+__all__ = ["asked_total", "members", "name_of", "same_name", "strip_name"]
 
 FUNCTIONS = frozenset("fghpqrstuFGHPQRST") | {r"\phi", r"\sigma", r"\tau", r"\zeta", r"\mu", r"\psi", r"\Gamma"}
 """Letters that name a function if a bracket follows."""
 
 
-def stripped(node: Node) -> tuple[str, Node]:
+def strip_name(node: Node) -> tuple[str, Node]:
     """The name of a value, if it has one, and the value."""
     if node.kind != "relation":
         return "", node
     signs, sides = node.text.split(), node.parts
-    name = called(sides[0]) or _function(sides[0], sides[1])
+    name = name_of(sides[0]) or _function(sides[0], sides[1])
     if signs in (["="], ["\\in"], ["\\approx"]) and name and _free(sides[0], sides[1]):
         return name, sides[1]
-    if signs == ["="] and sides[1].kind == "name" and called(sides[1]) and _free(sides[1], sides[0]):
-        return called(sides[1]), sides[0]
+    if signs == ["="] and sides[1].kind == "name" and name_of(sides[1]) and _free(sides[1], sides[0]):
+        return name_of(sides[1]), sides[0]
     if len(signs) > 1 and set(signs) <= {"=", "\\approx"} and (name or _asked(sides[0])):
         # `x = 6 \cdot 7 = 42` and `m+n = 40+2 = 42` are one answer if their sides are equal.
         rest = 2 if name and _asked(sides[1]) else 1
@@ -48,31 +48,31 @@ def _function(left: Node, right: Node) -> str:
 
 def _asked(node: Node) -> bool:
     """Whether a side is a formula of several variables, which a question can ask for: `m+n`, `ab`."""
-    return not called(node) and node.kind in ("sum", "product", "quotient", "power") and len(variables(node)) > 1
+    return not name_of(node) and node.kind in ("sum", "product", "quotient", "power") and len(variables(node)) > 1
 
 
 def members(node: Node) -> Node:
     r"""`n \in \{2, 3\}` as the set of `n = 2` and `n = 3`; any other node as it is."""
-    if node.kind != "relation" or node.text != "\\in" or node.parts[1].kind != "set" or not called(node.parts[0]):
+    if node.kind != "relation" or node.text != "\\in" or node.parts[1].kind != "set" or not name_of(node.parts[0]):
         return node
     return Node("set", tuple(Node("relation", (node.parts[0], value), "=") for value in node.parts[1].parts))
 
 
-def called(node: Node) -> str:
+def name_of(node: Node) -> str:
     """The name on a left side: `x`, `a_1`, `f()` for f(x), `x,y` for (x, y); empty for any other side."""
     if node.kind == "name":
         return node.text if variables(node) and node.text not in ("reals", "integers") else ""
     if node.kind == "tuple" and all(part.kind == "name" for part in node.parts):
         return ",".join(part.text for part in node.parts)
-    if node.kind == "call" and node.text == "abs" and called(node.parts[0]).isupper():
-        return called(node.parts[0])
+    if node.kind == "call" and node.text == "abs" and name_of(node.parts[0]).isupper():
+        return name_of(node.parts[0])
     if node.kind == "product" and all(part.kind == "name" and part.text[:1].isupper() for part in node.parts):
         letters = "".join(part.text for part in node.parts)  # A segment, such as AB.
         return letters if len(letters) > 1 and letters[0] not in "P" else f"{letters[0]}()"
     if node.kind == "quotient" and all(_differential(part) for part in node.parts):
         return node.parts[0].parts[1].text + "'"  # dy/dx
-    if node.kind in ("quotient", "ratio") and all(called(part) for part in node.parts):
-        return ":".join(called(part) for part in node.parts)
+    if node.kind in ("quotient", "ratio") and all(name_of(part) for part in node.parts):
+        return ":".join(name_of(part) for part in node.parts)
     if node.kind == "product" and len(node.parts) == 2 and node.parts[1].kind in ("name", "number"):
         function = node.parts[0]
         base = function.parts[0] if function.kind == "power" else function

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["INFINITY", "Node", "integer", "key", "name", "negative", "number", "rebuilt", "walk"]
+__all__ = ["INFINITY", "Node", "integer", "key", "name", "negative", "number", "rebuild", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(part)
 
 
-def rebuilt(node: Node, change: Callable[[Node], Node | None]) -> Node:
+def rebuild(node: Node, change: Callable[[Node], Node | None]) -> Node:
     """The tree in which every node is replaced by `change(node)` where that is not None."""
     replacement = change(node)
     if replacement is not None:
         return replacement
-    return Node(node.kind, tuple(rebuilt(part, change) for part in node.parts), node.text, node.value)
+    return Node(node.kind, tuple(rebuild(part, change) for part in node.parts), node.text, node.value)
 
 
 def key(node: Node) -> Any:

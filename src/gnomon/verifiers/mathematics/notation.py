@@ -85,7 +85,7 @@ def tokens(text: str, *, thousands: bool = True) -> list[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(f"an answer of over {MAX_LENGTH} characters")
-    text = _undelimited(NEGATIVE_SPACE.sub("", _plain(text)).strip())
+    text = _strip_delimiters(NEGATIVE_SPACE.sub("", _plain(text)).strip())
     text = TEXT_DIGITS.sub(r"\1_", RAISED.sub(r"\\frac{\1}{\2}", text))
     text = JOINED.sub(r"\\cup ", CHOSEN.sub(r"\\binom{\1}{\2}", IN_BASE.sub(r"\g<digits>_{\g<base>}", text)))
     return _with_fractions(_Reader(text, thousands).read())
@@ -125,7 +125,7 @@ def _plain(text: str) -> str:
     return "".join(pieces)
 
 
-def _undelimited(text: str) -> str:
+def _strip_delimiters(text: str) -> str:
     """The text without formula delimiters and without a final full stop."""
     for opening, closing in (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$")):
         bare = text.rstrip(" .")
@@ -177,7 +177,7 @@ class _Reader:
     def number(self) -> bool:
         """Consume a number if one is next. Returns: whether it was."""
         based = BASED.match(self.text, self.position)
-        if based is not None and (number := _based(based)):
+        if based is not None and (number := _with_base(based)):
             self.add("based", number)
             self.position = based.end()
             return True
@@ -256,7 +256,7 @@ def _with_fractions(tokens: list[Token]) -> list[Token]:
     return _with_fractions([*tokens[:start], Token("command", "\\frac", tokens[start].spaced), *parts, *tokens[end:]])
 
 
-def _based(match: re.Match[str]) -> str:
+def _with_base(match: re.Match[str]) -> str:
     """Digits with their base, `2516_8`; empty if the base does not have these digits."""
     spelled = match["base"] or match["digit"]
     base = int(spelled[:4]) if spelled.isdigit() else BASES.get(spelled, 0)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from gnomon.verifiers.mathematics.node import Node, name, negative, number, rebuilt, walk
+from gnomon.verifiers.mathematics.node import Node, name, negative, number, rebuild, walk
 
-__all__ = ["KINDS", "bare_log", "decadic", "percentage", "prepared"]
+__all__ = ["KINDS", "bare_log", "decadic", "percentage", "prepare"]
 
 KINDS = ("integers", "naturals", "reals", "rationals", "complexes")
 LISTS = ("list", "set")
 
 
-def prepared(node: Node) -> Node:
+def prepare(node: Node) -> Node:
     """The tree with angles inside functions in radians, set differences marked as such, and ± expanded."""
-    node = rebuilt(node, lambda part: _in_radians(part) if part.kind == "call" else None)
-    node = rebuilt(node, _exponential)
-    return _expanded(rebuilt(node, _without_points))
+    node = rebuild(node, lambda part: _in_radians(part) if part.kind == "call" else None)
+    node = rebuild(node, _exponential)
+    return _expand(rebuild(node, _without_points))
 
 
 def percentage(node: Node) -> bool:
@@ -28,7 +28,7 @@ def bare_log(node: Node) -> bool:
 def decadic(node: Node) -> Node | None:
     r"""`\log` without a base as the logarithm to base ten."""
     if node.kind == "call" and bare_log(node):
-        return Node("call", tuple(rebuilt(part, decadic) for part in node.parts), "lg")
+        return Node("call", tuple(rebuild(part, decadic) for part in node.parts), "lg")
     return None
 
 
@@ -54,22 +54,22 @@ def _in_radians(node: Node) -> Node:
             return Node("quotient", (Node("product", (part.parts[0], name("\\pi"))), number(180)))
         return None
 
-    return rebuilt(node, radians)
+    return rebuild(node, radians)
 
 
-def _expanded(node: Node) -> Node:
+def _expand(node: Node) -> Node:
     """The tree with ± expanded to a list of two values."""
     if node.kind in LISTS:
         parts = list[Node]()
         for part in node.parts:
             if node.kind == "list" and _condition(part) and len(node.parts) > 1:
                 continue
-            expansion = _expanded(part)
+            expansion = _expand(part)
             parts += expansion.parts if expansion.kind == "list" and part.kind not in LISTS else [expansion]
         return parts[0] if node.kind == "list" and len(parts) == 1 else Node(node.kind, tuple(parts), node.text)
     if not any(part.kind == "pm" for part in walk(node)):
         return node
-    return Node("list", tuple(rebuilt(node, lambda part, s=sign: _chosen(part, s)) for sign in (1, -1)))  # type: ignore[misc]
+    return Node("list", tuple(rebuild(node, lambda part, s=sign: _choose(part, s)) for sign in (1, -1)))  # type: ignore[misc]
 
 
 def _condition(node: Node) -> bool:
@@ -77,10 +77,10 @@ def _condition(node: Node) -> bool:
     return node.kind == "relation" and node.text == "\\in" and node.parts[1].text in KINDS
 
 
-def _chosen(node: Node, sign: int) -> Node | None:
+def _choose(node: Node, sign: int) -> Node | None:
     if node.kind != "pm":
         return None
     minus = (node.text == "+") != (sign > 0)
-    parts = tuple(rebuilt(part, lambda inner: _chosen(inner, sign)) for part in node.parts)
+    parts = tuple(rebuild(part, lambda inner: _choose(inner, sign)) for part in node.parts)
     last = negative(parts[-1]) if minus else parts[-1]
     return last if len(parts) == 1 else Node("sum", (parts[0], last))

@@ -10,7 +10,7 @@ from gnomon.verifiers.mathematics.notation import BASES
 from gnomon.verifiers.mathematics.signs import GREEK, LAYOUT, RENAMED, SIGNS, SUPERSCRIPT
 from gnomon.verifiers.mathematics.value import variables
 
-__all__ = ["completed", "misses_form", "repeats"]
+__all__ = ["complete", "misses_form", "repeats"]
 
 PIECE = re.compile(r"\\[a-zA-Z]+|\\.|[0-9]+(?:[.,][0-9]+)*|[a-zA-Z]+|\*\*|[^\s]")
 IN_BASE = re.compile(r"[0-9A-Fa-f]+_\{?(?P<base>[0-9]+)\}?")
@@ -23,7 +23,7 @@ MAX_QUESTION = 20_000
 """Characters of a question that are searched."""
 
 
-def completed(answer: str, gold: str, question: str) -> str:
+def complete(answer: str, gold: str, question: str) -> str:
     """The answer with what it may leave to the question: a base that the question names is added, a modulus removed."""
     plain = answer.strip(" $")
     if (based := IN_BASE.fullmatch(gold.strip(" $"))) and plain.isalnum():

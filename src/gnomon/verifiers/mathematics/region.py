@@ -8,7 +8,7 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any
 
-from gnomon.verifiers.mathematics.naming import called, same_name
+from gnomon.verifiers.mathematics.naming import name_of, same_name
 from gnomon.verifiers.mathematics.node import INFINITY, Node, negative
 from gnomon.verifiers.mathematics.value import constant, near
 
@@ -56,7 +56,7 @@ def region(node: Node) -> Region | None:
         return Region("", tuple(Span(part, part, (True, True)) for part in node.parts))
     if node.kind == "list" and _excluding(node):
         points = tuple(part.parts[1] if part.kind == "relation" else part for part in node.parts)
-        return Region(called(node.parts[0].parts[0]), tuple(_without(points)))
+        return Region(name_of(node.parts[0].parts[0]), tuple(_without(points)))
     if node.kind in ("union", "list"):
         parts = [region(part) for part in node.parts]
         regions = [part for part in parts if part is not None]
@@ -74,26 +74,26 @@ def region(node: Node) -> Region | None:
 
 def _inequality(node: Node) -> Region | None:
     signs, sides = node.text.split(), node.parts
-    if signs == ["\\in"] and (name := called(sides[0])):
+    if signs == ["\\in"] and (name := name_of(sides[0])):
         inner = region(sides[1])
         return None if inner is None else Region(name, inner.spans)
-    if signs == ["\\ne"] and (name := called(sides[0])):
+    if signs == ["\\ne"] and (name := name_of(sides[0])):
         return Region(name, tuple(_without((sides[1],))))
     if not all(sign in ORDER for sign in signs) or len({ORDER[sign][1] for sign in signs}) > 1:
         return None
     if not ORDER[signs[0]][1]:
         sides, signs = sides[::-1], signs[::-1]
     closed = [ORDER[sign][0] for sign in signs]
-    if len(sides) == 3 and (name := called(sides[1])):
+    if len(sides) == 3 and (name := name_of(sides[1])):
         return Region(name, (Span(sides[0], sides[2], (closed[0], closed[1])),))
     if len(sides) != 2:
         return None
     left, right = sides
-    if name := called(left):
+    if name := name_of(left):
         return Region(name, (Span(LOWEST, right, (False, closed[0])),))
-    if name := called(right):
+    if name := name_of(right):
         return Region(name, (Span(left, INFINITY, (closed[0], False)),))
-    if left.kind == "call" and left.text == "abs" and (name := called(left.parts[0])):
+    if left.kind == "call" and left.text == "abs" and (name := name_of(left.parts[0])):
         return Region(name, (Span(negative(right), right, (closed[0], closed[0])),))
     return None
 
@@ -146,7 +146,7 @@ def same_region(answer: Region, right: Region, same: Callable[[Node, Node], bool
     """Whether two regions contain the same numbers. Args: same: whether two bounds are equal."""
     if not same_name(answer.name, right.name):
         return False
-    mine, theirs = _merged(answer.spans), _merged(right.spans)
+    mine, theirs = _merge(answer.spans), _merge(right.spans)
     return len(mine) == len(theirs) and all(
         one.closed == other.closed and _same_end(one.low, other.low, same) and _same_end(one.high, other.high, same)
         for one, other in zip(mine, theirs, strict=True)
@@ -158,7 +158,7 @@ def _same_end(answer: Node, right: Node, same: Callable[[Node, Node], bool]) -> 
     return answer == right if answer in ends or right in ends else same(answer, right)
 
 
-def _merged(spans: tuple[Span, ...]) -> list[Span]:
+def _merge(spans: tuple[Span, ...]) -> list[Span]:
     """The intervals sorted, with touching ones merged."""
     merged = list[Span]()
     for span in sorted(spans, key=_by_low):

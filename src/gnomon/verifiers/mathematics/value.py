@@ -21,7 +21,7 @@ __all__ = [
     "Undefined",
     "agree",
     "constant",
-    "divided",
+    "divide",
     "equal",
     "near",
     "rational_value",
@@ -153,7 +153,7 @@ def _inexact(number: Number) -> Number:
     return number
 
 
-def _kept(number: Number) -> Number:
+def _check_size(number: Number) -> Number:
     """The number. Raises: Rejected if it exceeds the limits."""
     if isinstance(number, Fraction):
         if max(number.numerator.bit_length(), number.denominator.bit_length()) > MAX_BITS:
@@ -175,9 +175,9 @@ def value(node: Node, point: Mapping[str, Fraction], *, real: bool) -> Number:
     """
     kind, parts = node.kind, node.parts
     if kind == "number":
-        return _kept(node.value)
+        return _check_size(node.value)
     if kind == "name":
-        return _named(node.text, point)
+        return _named_value(node.text, point)
     if kind == "based":
         digits, _, base = node.text.partition("_")
         return Fraction(int(digits, int(base)))
@@ -187,20 +187,20 @@ def value(node: Node, point: Mapping[str, Fraction], *, real: bool) -> Number:
     if kind == "sum":
         total: Number = Fraction(0)
         for one in values:
-            total = _kept(_together(total, one, lambda a, b: a + b))
+            total = _check_size(_together(total, one, lambda a, b: a + b))
         return total
     if kind == "product":
         total = Fraction(1)
         for one in values:
-            total = _kept(_together(total, one, lambda a, b: a * b))
+            total = _check_size(_together(total, one, lambda a, b: a * b))
         return total
     if kind == "negative":
         return -values[0]
     if kind == "quotient":
         if values[1] == 0:
             raise Undefined
-        return _kept(_together(values[0], values[1], lambda a, b: a / b))
-    return _real(_kept(_power(*values) if kind == "power" else _call(node.text, values)), real)
+        return _check_size(_together(values[0], values[1], lambda a, b: a / b))
+    return _real(_check_size(_power(*values) if kind == "power" else _call(node.text, values)), real)
 
 
 def _together(left: Number, right: Number, act: Callable[[Number, Number], Number]) -> Number:
@@ -209,7 +209,7 @@ def _together(left: Number, right: Number, act: Callable[[Number, Number], Numbe
     return act(_inexact(left), _inexact(right))
 
 
-def divided(left: Number, right: Number) -> Number:
+def divide(left: Number, right: Number) -> Number:
     """The quotient of two values. The divisor must not be zero."""
     return _together(left, right, lambda a, b: a / b)
 
@@ -221,7 +221,7 @@ def _real(number: Number, real: bool) -> Number:
     return number if isinstance(number, Fraction) or number.imag != 0 else number.real
 
 
-def _named(text: str, point: Mapping[str, Fraction]) -> Number:
+def _named_value(text: str, point: Mapping[str, Fraction]) -> Number:
     mp = _mp()
     if text == "e":
         return +mp.e
@@ -301,7 +301,7 @@ def _call(text: str, arguments: list[Number]) -> Number:
             return Fraction(math.floor(first) if text == "floor" else math.ceil(first))
         return Fraction(int(mp.floor(first.real) if text == "floor" else mp.ceil(first.real)))
     if text == "root":
-        return _rooted(first, arguments[1])
+        return _root_of(first, arguments[1])
     if text in ("ln", "log", "lg"):
         if first == 0:
             raise Undefined
@@ -314,7 +314,7 @@ def _call(text: str, arguments: list[Number]) -> Number:
     return _analytic(text, _inexact(first))
 
 
-def _rooted(number: Number, degree: Number) -> Number:
+def _root_of(number: Number, degree: Number) -> Number:
     if number == 0:
         return Fraction(0)
     if isinstance(degree, Fraction) and degree.denominator == 1 and 1 <= degree <= 64 and isinstance(number, Fraction):

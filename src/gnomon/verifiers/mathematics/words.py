@@ -34,13 +34,13 @@ def sorted_out(tokens: list[Token], *, units: bool = True) -> list[Token]:
             length = _unit(tokens, i)
             long = token.kind == "word" or len(token.text) > 1
             if length and (long or (units and (token.spaced or length > 1))):
-                result.append(Token("word", _joined(tokens[i : i + length]), True))
+                result.append(Token("word", _join(tokens[i : i + length]), True))
                 i += length
                 continue
         if token.text == "/" and behind is not None and behind.kind == "number":
             length = _unit(tokens, i + 1)
             if length and len(tokens[i + 1].text) > 1:  # `$12/hour`
-                result.append(Token("word", "per " + _joined(tokens[i + 1 : i + 1 + length]), True))
+                result.append(Token("word", "per " + _join(tokens[i + 1 : i + 1 + length]), True))
                 i += 1 + length
                 continue
         result += _run(token, behind) if token.kind in ("letters", "word") else [token]
@@ -96,12 +96,12 @@ def _unit(tokens: list[Token], start: int) -> int:
     for stop in range(end, start, -1):
         ahead = tokens[stop] if stop < len(tokens) else None
         open_ended = ahead is None or ahead.kind == "word" or ahead.text in ENDS or ahead.text.lower() in CONNECTING
-        if open_ended and measure(_joined(tokens[start:stop])):
+        if open_ended and measure(_join(tokens[start:stop])):
             return stop - start
     return 0
 
 
-def _joined(tokens: list[Token]) -> str:
+def _join(tokens: list[Token]) -> str:
     text = ""
     for token in tokens:
         both = text and text[-1].isalpha() and token.kind in ("letters", "word")
