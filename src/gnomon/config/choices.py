@@ -102,9 +102,8 @@ def computing(config: RunConfig, model: Facts) -> Iterator[Choice]:
 
 def tokens_at_once(config: RunConfig, model: Facts) -> float:
     """Tokens whose activations fit this machine."""
-    width = 4 if config.dtypes.learner == "float32" else 2
-    memory = machine.memory()
-    return memory / (SHARE * model.activations * width) if memory and model.activations else float("inf")
+    memory, of_token = machine.memory(), model.activations * config.dtypes.learner_bytes
+    return memory / (SHARE * of_token) if memory and of_token else float("inf")
 
 
 Stage = tuple[Callable[[RunConfig, Facts], Iterator[Choice]], ...]

@@ -49,6 +49,11 @@ class Dtypes(NamedTuple):
         return cls(policy, policy if engine == "policy" else engine)
 
     @property
+    def learner_bytes(self) -> int:
+        """Of a number in training."""
+        return 4 if self.learner == "float32" else 2
+
+    @property
     def differ(self) -> bool:
         """Whether the engine rounds otherwise than the learner."""
         return self.learner != self.engine
