@@ -266,8 +266,12 @@ def option_line(name: str, option: Option) -> str:
     return f"{name}   {option.values_in_words}   default {value_text(option.default)}   {option.text}"
 
 
+PASS_AT = re.compile(r"^pass@\w+$")
+"""What commands show of the records' `pass_at`."""
+
+
 def explained_metric(word: str) -> Iterator[str]:
-    if text := meaning(word) or EVALUATION.get(word) or TIMINGS.get(word):
+    if text := meaning(word) or EVALUATION.get(PASS_AT.sub("pass_at", word)) or TIMINGS.get(word):
         yield f"{word}   metric\n   {text}"
 
 

@@ -41,7 +41,7 @@ WORKS = {
     "report run out.html": "out.html",
     "doctor run": "rollouts",
     "doctor": "nothing wrong was found",
-    "alarms run": "alarms in 1 steps",
+    "alarms run": "alarms in 1 step",
     "replay run": "0 verdicts changed",
     "verify run": "records chain to",
     "diff run run": "are the same run",

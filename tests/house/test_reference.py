@@ -107,6 +107,7 @@ def test_every_metric_that_is_explained_is_recorded(recorded):
 def test_one_entry_is_explained_by_its_name():
     assert "Peak learning rate" in command("explain", "lr").stdout
     assert "mean over the updates" in command("explain", "grad_norm").stdout
+    assert "at least one of k" in command("explain", "pass@1").stdout
     assert "fix: " in command("explain", "e032").stdout
     wrong = command("explain", "grop")
     assert wrong.returncode == 2 and "gnomon explain rollout.group" in wrong.stderr

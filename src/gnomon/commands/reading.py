@@ -44,7 +44,10 @@ def ls_line(row: Mapping[str, Any], width: int) -> str:
         return f"{name}  {one_line(row['error'])}"
     rates = " to ".join(f"{rate['value']:.3f}" for key in ("baseline", "held_out") if (rate := row[key]))
     fields = [f"{row['status']:<11}", f"{row['steps']}/{row['budget'] or row['steps']} steps"]
-    fields += [f"pass@1 {rates}" if rates else "", f"{row['alarms']} alarms" if row["alarms"] else ""]
+    fields += [
+        f"pass@1 {rates}" if rates else "",
+        f"{row['alarms']} alarm{'s' * (row['alarms'] != 1)}" if row["alarms"] else "",
+    ]
     fields += [one_line(", ".join(row["tags"]))]
     fields += [one_line(" ".join(filter(None, (row["env"], row["objective"])))), f"{duration(row['seconds'])} ago"]
     return "  ".join([name, *filter(None, fields)])

@@ -42,7 +42,7 @@ def alarms(
         from gnomon.reading.summary import alarm_text
 
         lines = [alarm_text(str(folder), alarm.body()) for alarm in reports]
-        say("\n".join([*lines, f"{len(lines)} alarms in {steps} steps"]))
+        say("\n".join([*lines, f"{len(lines)} alarm{'s' * (len(lines) != 1)} in {steps} step{'s' * (steps != 1)}"]))
     sys.exit(1 if reports else 0)
 
 

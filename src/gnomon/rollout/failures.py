@@ -61,13 +61,13 @@ class Failures:
             return
         index, rollout = broken[-1]
         last = "".join(turn.completion.text for turn in rollout.turns[-1:])
+        own = remedy(rollout.verdict.detail)
         error = VerifierError(
             "E104",
             f"the verifier of {self.env} failed in {self.failed} of {self.played} rollouts",
             where=f"task {index}, sample {rollout.sample}; the last reply was {last[:200]!r}",
             why=f"a verifier failure is not evidence that the answer is wrong\n{indent(rollout.verdict.detail)}",
-            fix=remedy(rollout.verdict.detail)
-            or "return a verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, and resume",
+            fix=own if own else "return a verdict in reward_range (or raise Malformed) for every text, and resume",
         )
         raise Unjudged.of(error, groups)
 
@@ -84,7 +84,7 @@ def judged_groups(groups: Sequence[Group]) -> list[Group]:
             "E106",
             f"the verifier failed in all {len(groups)} groups of a step",
             why=indent(detail),
-            fix=remedy(detail) or "return a verdict for every text, and resume",
+            fix=own if (own := remedy(detail)) else "return a verdict for every text, and resume",
         )
         raise Unjudged.of(error, groups)
     return judged
