@@ -37,10 +37,10 @@ def examine_recipe(what: str, words: Sequence[str] = ()) -> list[Finding]:
             for problem in error.errors
         ]
     env = make_env(config.env)
-    return [*leaks(env, config), *few_tasks(env, config), *forced_renderer(config), *audit_findings(env, config)]
+    return [*leaks(env), *few_tasks(env, config), *forced_renderer(config), *audit_findings(env, config)]
 
 
-def leaks(env: Env, config: RunConfig) -> Iterator[Finding]:
+def leaks(env: Env) -> Iterator[Finding]:
     """Held-out tasks that are also train tasks."""
     train, test = env.tasks("train"), env.tasks("test")
     ids = {train[index].id for index in range(min(TRAIN, len(train)))}

@@ -150,7 +150,7 @@ def load(path: Path, *, settings: bool = True) -> Study:
         raise ConfigError("E095", f"{path.name} does not define the variable `study`", where=str(path), fix=fix)
     errors = mistakes(study, str(path))
     if settings and not errors:
-        errors = wrong_settings(study, str(path))
+        errors = wrong_settings(study)
     if errors:
         raise ConfigErrors(errors)
     return study
@@ -231,7 +231,7 @@ def checks(study: Study) -> list[tuple[bool, str, str, str]]:
     ]
 
 
-def wrong_settings(study: Study, where: str) -> list[ConfigError]:
+def wrong_settings(study: Study) -> list[ConfigError]:
     """What the settings of the arms get wrong, each arm by its first seed."""
     found: list[ConfigError] = []
     for arm in study.arms:
