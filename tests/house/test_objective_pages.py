@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from gnomon.objectives import OPTIONS, TABLE, objective
-from gnomon.theory import group_mean_bias, own_mean_bias
 from gnomon.viewer.objective import objective_card
+from objectives.length_forms import group_mean_bias, own_mean_bias
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLOT = "out of date, run python docs/objectives.py --plot docs/objectives.svg"
