@@ -65,7 +65,7 @@ PARTICIPLES = frozenset(
 """Names that say what happened to a value and not what it is."""
 MAKERS = ("gnomon.run.makers.", "gnomon.config.placement")
 """Modules that may know the concrete class of an engine or a learner, or the text of the setting that chooses it."""
-CHOOSING = re.compile(r"(?:.*\.)?(?:learner|engine\.type|launch\.type)")
+CHOOSING = re.compile(r"(?:.*\.)?(?:(?<!dtypes\.)learner|engine\.type|launch\.type)")
 """A value of such a setting in code."""
 PARTS = ({"sample", "load"}, {"forward_backward", "optim_step"})
 """Methods of an engine, and of a learner."""
@@ -229,6 +229,16 @@ def bare_names(tree: ast.Module) -> Iterator[str]:
         yield from (name for name in names if not (sides and name == "left"))
 
 
+def participle_functions(tree: ast.Module) -> Iterator[str]:
+    """Functions that say what happened to a value, and neither what they do nor what they return. A property or check
+    that answers yes or no may be named by its state."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.unparse(node.returns or node) != "bool":
+            name = node.name.strip("_")
+            if name in PARTICIPLES - {"read"} or (name.endswith("ed") and not name.endswith("eed") and "_" not in name):
+                yield name
+
+
 def walked(nodes: Iterable[ast.expr]) -> Iterator[ast.AST]:
     return (each for node in nodes for each in ast.walk(node))
 
@@ -288,6 +298,7 @@ def measure() -> dict[str, Any]:
         "tests on engines and learners": sum(not module.startswith(MAKERS) for module in asking),
         "the same in makers": sum(module.startswith(MAKERS) for module in asking),
         "participles as names": sum(names[name] for name in PARTICIPLES),
+        "functions named by a participle": sum(len(list(participle_functions(tree))) for tree in modules.values()),
         "place as a name": names["place"],
         "files that read a setting, and that name it": {
             name: [
