@@ -1,6 +1,7 @@
 """The audit passes what ships, finds each planted defect by its rule, and its scripts show the fault."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -106,7 +107,8 @@ def test_an_axis_that_is_acknowledged_is_not_tried_before_a_run() -> None:
 
 def test_the_preflight_is_quick_and_leaves_a_receipt() -> None:
     report = preflight(ENVS["countdown"]())
-    assert report.seconds < 6, "under 3 s on an idle core; twice that on a busy one"
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert report.seconds < 6 * crowd, "under 3 s on an idle core; processes that share a core take turns"
     receipt = json.loads(json.dumps(report.receipt()))
     assert receipt["blocking"] == 0 and len(receipt["hash"]) == 64 and receipt["acknowledged"] == []
     assert preflight(ENVS["countdown"]()).seconds == report.seconds, "an environment is tried once in a process"
