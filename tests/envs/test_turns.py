@@ -140,6 +140,8 @@ class Odd(MultiTurn):
         text = yield Ask(text=f"{rng.random()}")
         if self.how == "two payoffs":
             return [1.0, 0.0]
+        if self.how in ("a number", "nothing"):
+            return 0.7 if self.how == "a number" else None  # type: ignore[return-value]
         return [Verdict(status=Status.CORRECT, parts=(Part(name=text or "nothing", value=0.25),))]
 
     @property
@@ -160,6 +162,10 @@ def test_mistakes_of_an_author_are_errors() -> None:
     _, episode = opened(Odd(how="two payoffs"))
     with pytest.raises(ValueError, match=r"2 payoffs for 1 player"):
         episode.step(said(1))
+    for how, said_of_it in (("a number", "returned 0.7; .* in a list"), ("nothing", "returned None; .* `return`")):
+        _, episode = opened(Odd(how=how))
+        with pytest.raises(TypeError, match=said_of_it):
+            episode.step(said(1))
     with pytest.raises(NotImplementedError, match="does not define `best`"):
         Odd(how="").expert(*opened(Odd(how="")))
 

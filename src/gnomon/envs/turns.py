@@ -196,6 +196,9 @@ class Playing:
     ) -> Step:
         """The verdicts. Args: player, the last to act, with its `extraction`; status, of an illegal last action."""
         self._over = True
+        if not isinstance(payoffs, list | tuple):
+            hint = "did a branch end without `return`?" if payoffs is None else "in a list, also for one player"
+            raise TypeError(f"play returned {payoffs!r:.60}; it must return the reward of every player: {hint}")
         if len(payoffs) != self.env.players:
             raise ValueError(f"{len(payoffs)} payoffs for {self.env.players} player(s)")
         verdicts = []
