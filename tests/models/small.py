@@ -25,6 +25,7 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(("head_dim", "v_head_dim", "qk_nope_head_dim", "mamba_d_state", "state_size"), 8),
     **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "sliding_window", "window_size", "mamba_d_head"), 16),
     **dict.fromkeys(("qk_rope_head_dim", "rotary_dim", "mamba_n_heads"), 4),
+    **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), 16),
     "num_key_value_heads": 2, "num_experts_per_tok": 3, "moe_k": 3, "n_group": 2, "mlp_only_layers": [0],
     "encoder_layers": 1, "decoder_ffn_dim": 48,
     "attention_types": [[["global", "local"], 1]], "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0,

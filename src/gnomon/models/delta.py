@@ -39,7 +39,7 @@ class Inputs(NamedTuple):
     decay: Tensor
     """[T, heads] logarithm of what is left of the state, at most 0."""
     rate: Tensor
-    """[T, heads] how much of the state at the key is replaced, 0 to 1."""
+    """[T, heads] how much of the state at the key is replaced, 0 to 1; up to 2, beyond which its sign has turned."""
 
 
 class Chunk(NamedTuple):

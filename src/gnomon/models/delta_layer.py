@@ -1,4 +1,4 @@
-"""Layers of transformers that mix tokens by the gated delta rule, on flat tokens.
+"""Layers of transformers that mix tokens by the gated delta rule or by a short convolution, on flat tokens.
 
 Where a pass has a layout, such a layer computes what follows; else what transformers computes.
 """
@@ -20,8 +20,10 @@ from gnomon.models.steady import steadily
 
 __all__ = ["LAYERS", "Recurrent", "connect"]
 
-LAYERS = ("Qwen3_5GatedDeltaNet", "Qwen3_5MoeGatedDeltaNet", "Qwen3NextGatedDeltaNet")
-"""Transformers' names of the layers."""
+LAYERS = ("OlmoHybridGatedDeltaNet", "Qwen3_5GatedDeltaNet", "Qwen3_5MoeGatedDeltaNet", "Qwen3NextGatedDeltaNet")
+"""Transformers' names of the layers with the gated delta rule."""
+CONVOLUTIONS = ("Lfm2ShortConv",)
+"""And of those with a gated convolution alone."""
 
 
 class Recurrent(Protocol):
@@ -41,9 +43,9 @@ class Recurrent(Protocol):
 
 def connect(model: torch.nn.Module) -> bool:
     """Let the layers of a model ask the layout of the pass. Returns: whether there are any."""
-    layers = [module for module in model.modules() if type(module).__name__ in LAYERS]
+    layers: list[Any] = [module for module in model.modules() if type(module).__name__ in (*LAYERS, *CONVOLUTIONS)]
     for module in layers:
-        module.forward = partial(mix, module, module.forward)
+        module.forward = partial(mix if type(module).__name__ in LAYERS else mix_near, module, module.forward)
     return bool(layers)
 
 
@@ -63,18 +65,34 @@ def mix(module: Any, forward: Callable[..., Tensor], hidden_states: Tensor, **kw
         for each, heads in ((query, module.num_k_heads), (key, module.num_k_heads), (value, module.num_v_heads))
     )
     query, key = (unit(each).repeat_interleave(times, 1) for each in (query, key))
-    rate = steadily(torch.sigmoid, rate)
+    rate = steadily(torch.sigmoid, rate) * (2 if getattr(module, "allow_neg_eigval", False) else 1)
     decay = -at_least(module.A_log).exp() * steadily(softplus, at_least(step) + module.dt_bias)
     heads = layout.delta_rule(
         module.layer_idx, Inputs(query * module.head_k_dim**-0.5, key, value, decay, at_least(rate))
     )
-    gated = module.norm(heads.to(hidden.dtype).flatten(0, 1), gate.reshape(-1, module.head_v_dim))
-    out: Tensor = module.out_proj(gated.view(len(hidden), -1))
+    norm, leave = (module.o_norm, module.o_proj) if hasattr(module, "o_proj") else (module.norm, module.out_proj)
+    gated = norm(heads.to(hidden.dtype).flatten(0, 1), gate.reshape(-1, module.head_v_dim))
+    out: Tensor = leave(gated.view(len(hidden), -1))
+    return out[None]
+
+
+def mix_near(module: Any, forward: Callable[..., Tensor], hidden_states: Tensor, **kwargs: Any) -> Tensor:
+    """As `mix`, by a convolution of a few tokens between two gates."""
+    layout: Recurrent | None = kwargs.get("layout")
+    if layout is None:
+        return forward(hidden_states, **kwargs)
+    enter, leave, inputs = module.in_proj(hidden_states[0]).chunk(3, -1)
+    states = layout.convolve(module.layer_idx, enter * inputs, module.conv.weight[:, 0])
+    states = states if module.conv.bias is None else states + module.conv.bias
+    out: Tensor = module.out_proj(leave * states.to(inputs.dtype))
     return out[None]
 
 
 def project(module: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Of tokens [T, size]: queries, keys and values end to end, the gates, and what becomes rates and decays."""
+    if hasattr(module, "q_proj"):
+        heads = torch.cat([module.q_proj(hidden), module.k_proj(hidden), module.v_proj(hidden)], -1)
+        return heads, module.g_proj(hidden), module.b_proj(hidden), module.a_proj(hidden)
     if hasattr(module, "in_proj_qkv"):
         return module.in_proj_qkv(hidden), module.in_proj_z(hidden), module.in_proj_b(hidden), module.in_proj_a(hidden)
     parts = module.fix_query_key_value_ordering(module.in_proj_qkvz(hidden)[None], module.in_proj_ba(hidden)[None])
