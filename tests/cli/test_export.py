@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -165,6 +166,13 @@ def test_mistakes_are_named_and_leave_nothing(run, tmp_path):
         assert done.returncode and f"error[{code}]" in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
     assert (tmp_path / "full" / "mine").read_text() == "kept"
+
+
+def test_the_next_command_evaluates_what_was_written(run, tmp_path):
+    done = command("export", str(run), str(tmp_path / "out"))
+    words = shlex.split(done.stdout.rpartition("next: gnomon ")[2])
+    evaluated = command(*words, "eval.tasks=2", "--json")
+    assert evaluated.returncode == 0 and "pass_at" in evaluated.stdout, evaluated.stderr
 
 
 def test_a_damaged_checkpoint_is_named_with_its_damage(run, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from gnomon.commands.streams import counter
 from gnomon.commands.words import Json, RunFolder
+from gnomon.objectives.options import OBJECT
 from gnomon.terminal import put
 
 __all__ = ["export", "export_rollouts"]
@@ -37,8 +39,17 @@ def export(
     if done.merge_gap is not None:
         put(f"merging changed log-probabilities of recorded tokens by up to {done.merge_gap:.2g} nats")
     loadable = "config.json" in done.files
-    more = f"gnomon eval ENV policy={folder}" if loadable else f"gnomon export {run} {folder}-merged --merged"
+    more = f"gnomon eval {played(run)} policy={folder}" if loadable else f"gnomon export {run} {folder}-merged --merged"
     put(f"next: {more}")
+
+
+def played(run: str) -> str:
+    """What a command evaluates on the tasks of a run: its recipe, or `ENV` where that names a Python object."""
+    from gnomon.run.subject import split_step
+    from gnomon.store.layout import RECIPE
+
+    recipe = split_step(run)[0] / RECIPE
+    return "ENV" if f'"{OBJECT}' in recipe.read_text("utf-8") else shlex.quote(str(recipe))
 
 
 def export_rollouts(
