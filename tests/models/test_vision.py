@@ -97,7 +97,7 @@ def test_a_conversation_with_images_has_the_tokens_that_transformers_gives_it(fo
     reader = policy.vision.reader
     lead = " " if policy.model.config.model_type in ("llava", "idefics3", "smolvlm") else ""
     talk = Transcript.begin(choose(policy.tokenizer, turns=2), [asked(IMAGES[0], text="How many?")])
-    talk = talk.sample(policy.tokenizer.encode(lead + "two")).observe([asked(*IMAGES[::-1], text="And now?")])
+    talk = talk.with_completion(policy.tokenizer.encode(lead + "two")).observe([asked(*IMAGES[::-1], text="And now?")])
 
     def parts(text: str, images: int) -> list[dict[str, str]]:
         return [{"type": "image"}] * images + [{"type": "text", "text": text}]

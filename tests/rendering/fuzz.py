@@ -104,7 +104,7 @@ def check(renderer, begun: Transcript, ids: tuple[int, ...]) -> Reply:
             assert str(error)
         assert call.problem or call.parsing is Parsing.OK
     assert reply.problem or reply.parsing is not Parsing.MALFORMED
-    sampled = begun.sample(ids)
+    sampled = begun.with_completion(ids)
     assert sampled.token_ids == begun.token_ids + ids
     echo = reply.text + "".join(call.name + call.arguments for call in reply.tool_calls) + (reply.reasoning or "")
     for role in ("user",) if isinstance(renderer, Gemma) else ("user", "tool"):

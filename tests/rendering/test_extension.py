@@ -64,7 +64,7 @@ def test_reasoning_leaves_the_history_only_by_a_declared_fork(history, tokenizer
     """A tool's result goes on with the sequence; a user's turn begins one without the thought, unless it is kept."""
     tokenizer = tokenizers["qwen3"]
     first = Transcript.begin(Qwen3(tokenizer, history=history), USER)
-    sampled = first.sample(tokenizer.encode("<think>\nhm\n</think>\n\nHi.<|im_end|>"))
+    sampled = first.with_completion(tokenizer.encode("<think>\nhm\n</think>\n\nHi.<|im_end|>"))
     result = sampled.observe(RESULT)
     assert result.forks == 0 and result.token_ids[: len(sampled.token_ids)] == sampled.token_ids
     user = sampled.observe(USER)
@@ -77,7 +77,9 @@ def test_reasoning_leaves_the_history_only_by_a_declared_fork(history, tokenizer
 
 def test_the_empty_thought_that_the_template_wrote_goes_too(tokenizers):
     tokenizer = tokenizers["qwen3"]
-    sampled = Transcript.begin(Qwen3(tokenizer, thinking=False), USER).sample(tokenizer.encode("Hi.<|im_end|>"))
+    sampled = Transcript.begin(Qwen3(tokenizer, thinking=False), USER).with_completion(
+        tokenizer.encode("Hi.<|im_end|>")
+    )
     told = sampled.observe(USER)
     assert told.forks == 1
     assert tokenizer.spell(told.token_ids).count("<think>") == 1, "that of the turn to come"
@@ -87,12 +89,12 @@ def test_a_final_answer_drops_the_analysis_and_a_call_keeps_it(tokenizers):
     tokenizer = tokenizers["harmony"]
     thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
     begun = Transcript.begin(Harmony(tokenizer), USER)
-    answered = begun.sample(tokenizer.encode(f"{thought}{H}Hi.<|return|>")).observe(USER)
+    answered = begun.with_completion(tokenizer.encode(f"{thought}{H}Hi.<|return|>")).observe(USER)
     assert answered.forks == 1
     assert tokenizer.spell(answered.token_ids).endswith(
         f"<|start|>assistant{H}Hi.<|end|><|start|>user<|message|>more<|end|><|start|>assistant"
     )
-    called = begun.sample(
+    called = begun.with_completion(
         tokenizer.encode(f"{thought} to=functions.f<|channel|>commentary<|message|>{{}}<|call|>")
     ).observe(RESULT)
     assert called.forks == 0 and "hm" in tokenizer.spell(called.token_ids)

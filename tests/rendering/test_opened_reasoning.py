@@ -116,12 +116,12 @@ def test_a_template_may_open_reasoning_for_some_messages_only(folder_of):
 def test_every_turn_begins_inside_its_reasoning(make, tokenizers):
     tokenizer = tokenizers["qwen3"]
     renderer = ChatML(tokenizer, opening="<think>\n") if make is ChatML else Qwen3(tokenizer, opened=True)
-    talk = Transcript.begin(renderer, ASKED).sample(tokenizer.encode("hm</think>5<|im_end|>"))
+    talk = Transcript.begin(renderer, ASKED).with_completion(tokenizer.encode("hm</think>5<|im_end|>"))
     for _ in range(2):
         talk = talk.observe([Message(role="user", content="No.")])
         assert tokenizer.spell(talk.token_ids).endswith("assistant\n<think>\n")
         assert renderer.parse(tokenizer.encode("so 4<|im_end|>"), talk.token_ids).text == ""
-        talk = talk.sample(tokenizer.encode("so</think>\n4<|im_end|>"))
+        talk = talk.with_completion(tokenizer.encode("so</think>\n4<|im_end|>"))
     kept = "".join(tokenizer.spell(s.token_ids) for s in talk.segments if s.origin is Origin.POLICY)
     assert ("hm" in kept) is (make is ChatML), "Qwen3 removes earlier reasoning"
     if make is Qwen3:

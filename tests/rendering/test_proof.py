@@ -101,7 +101,7 @@ def test_a_conversation_is_what_the_template_writes(name: str, tmp_path: Path) -
     transcript = Transcript.begin(renderer, talk)
     for answer in ("Eight", "Six", "Four"):
         ids = [*tokenizer.encode(f"{space}{(thought + answer).removeprefix(opened)}"), renderer.encoding.control[end]]
-        transcript = transcript.sample(ids).observe([USER])
+        transcript = transcript.with_completion(ids).observe([USER])
         talk += [Message(role="assistant", content=thought + answer), USER]
     assert tokenizer.spell(transcript.token_ids) == render(template, tokenizer.folder, talk)
     assert transcript.forks == (3 if forgets else 0)

@@ -57,7 +57,7 @@ def test_the_prompt_after_several_turns_is_the_published_one(case, tokenizers):
     transcript = Transcript.begin(renderer, messages[:first], tools)
     end = CLOSED[FAMILIES[case["family"]][1]]
     while first < len(messages):
-        transcript = transcript.sample(tokenizer.encode(messages[first].content + end))
+        transcript = transcript.with_completion(tokenizer.encode(messages[first].content + end))
         after = next((i for i in range(first + 1, len(messages)) if messages[i].role == "assistant"), len(messages))
         transcript, first = transcript.observe(messages[first + 1 : after]), after
     assert transcript.token_ids == tokenizer.encode(case["text"])

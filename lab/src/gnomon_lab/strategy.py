@@ -50,7 +50,9 @@ def prompts(policy: Policy, renderer: Renderer | None = None) -> dict[State, tup
             found[card, line] = Transcript.begin(family, user(observation(card, line))).token_ids
             continue
         talk = Transcript.begin(family, user(observation(card, "")))
-        found[card, line] = talk.sample(policy.tokenizer.encode(REPLIES["p"])).observe(user("They bet.")).token_ids
+        found[card, line] = (
+            talk.with_completion(policy.tokenizer.encode(REPLIES["p"])).observe(user("They bet.")).token_ids
+        )
     return found
 
 

@@ -91,7 +91,7 @@ class Tree:
                 new = tuple(messages[length:])
                 assert parent.completion is not None
                 parent.delivered = True
-                transcript = parent.prompt.transcript.sample(parent.completion.token_ids).observe(new)
+                transcript = parent.prompt.transcript.with_completion(parent.completion.token_ids).observe(new)
                 return Prompt(digests, parent, transcript, new)
         return Prompt(digests, None, self._whole(messages, tools), tuple(messages))
 
@@ -174,7 +174,7 @@ class Tree:
             if node is None or node.completion is None or not (ends and begins):
                 new.append(message)
                 continue
-            transcript, new = observe().sample(node.completion.token_ids), []
+            transcript, new = observe().with_completion(node.completion.token_ids), []
         return observe()
 
 

@@ -142,7 +142,7 @@ def seeing(end: Places, position: Places, window: int | None, device: torch.devi
 
 @cache
 def capping(cap: float, device: torch.device) -> ScoreMod:
-    """The bound of `attention.capped`, as a function of one score."""
+    """The bound of `attention.soft_cap`, as a function of one score."""
     most = torch.tensor(cap, dtype=torch.float32, device=device)
 
     def bound(score: Tensor, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

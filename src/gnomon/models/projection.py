@@ -113,7 +113,7 @@ class Projection(NamedTuple):
 
 
 def bound(product: Tensor, cap: float | None, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
-    """As `Projection.bounded`."""
+    """As `Projection.bound`."""
     scores = at_least(product, dtype)
     scores = scores if scale == 1.0 else scores * scale
     return scores if cap is None else cap * torch.tanh(scores / cap)

@@ -156,5 +156,5 @@ def talk(renderer: Renderer, shape: str, thought: str, derived: Derived) -> Iter
     for messages in turns[1:-1]:
         opened = derived.encoding.decode(derived.encoding.open_marker(transcript.token_ids)) if thought else ""
         text = f"{derived.rule.lead}{thought}Yes{derived.rule.ends[0]}".removeprefix(opened)
-        transcript = transcript.sample(derived.encoding.tokenizer.encode(text)).observe(messages)
+        transcript = transcript.with_completion(derived.encoding.tokenizer.encode(text)).observe(messages)
         yield transcript.token_ids

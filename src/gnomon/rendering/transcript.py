@@ -33,7 +33,7 @@ class Transcript:
         """The whole sequence. Before a turn of the policy, it is the prompt."""
         return join(self.segments)
 
-    def sample(self, token_ids: Sequence[int]) -> Transcript:
+    def with_completion(self, token_ids: Sequence[int]) -> Transcript:
         """The transcript extended by a completion, id for id."""
         return self._follow(Segment(origin=Origin.POLICY, token_ids=tuple(token_ids)))
 

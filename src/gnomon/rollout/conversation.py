@@ -42,7 +42,7 @@ class Conversation:
             return self._transcript.token_ids
         self._observed = (*self._preface, *messages)
         begun = self._begin(self._observed)
-        self._transcript = begun.sample(self._prefix) if self._prefix else begun
+        self._transcript = begun.with_completion(self._prefix) if self._prefix else begun
         return self._transcript.token_ids
 
     def reply(self, completion: Completion) -> None:
@@ -60,4 +60,4 @@ class Conversation:
                 fork=forks,
             )
         )
-        self._transcript = self._transcript.sample(completion.token_ids)
+        self._transcript = self._transcript.with_completion(completion.token_ids)

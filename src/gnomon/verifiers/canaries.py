@@ -52,7 +52,7 @@ def watch(
     A hash of the task's id and the reply decides the places and the bad answers.
 
     Args:
-        judge_all: returns a verdict for each (task, reply), in order, such as `Judge.judged`.
+        judge_all: returns a verdict for each (task, reply), in order, such as `Judge.judge`.
         threshold: fraction of bad answers that may be accepted. Above it every verdict is `FAILED`, because the judge
             failed and not the policy.
     """

@@ -141,7 +141,7 @@ class Teacher:
         while not done:
             images += [image for message in messages for image in message.images]
             reply = self._reply(task, episode, rng, rng.random() < guesses)
-            transcript = transcript.sample([*self._code.encode(reply), min(self._code.eos)])
+            transcript = transcript.with_completion([*self._code.encode(reply), min(self._code.eos)])
             step = episode.step(reply)
             messages, done = step.messages, step.done
             transcript = transcript if done else transcript.observe(messages)
