@@ -47,7 +47,7 @@ def probe(case: Case) -> Iterator[Finding]:
     if len(panel) < 2:
         case.skipped["search"] = "no two tasks have different known answers"
         return
-    best, keys, calls = climb(case, panel)
+    best, keys, calls = improve(case, panel)
     case.tables["search"] = {"calls": calls, "best share of the panel": best}
     if keys:
         reply = least(case, panel, min(keys, key=len))
@@ -77,7 +77,7 @@ def choose_panel(case: Case) -> list[int]:
     return panel
 
 
-def climb(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
+def improve(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
     """The best fraction of the panel for one reply, the replies that satisfy two or more tasks, and the calls."""
     rng = case.rng("search")
     golds = [gold for i in panel if (gold := case.golds[i]) is not None]

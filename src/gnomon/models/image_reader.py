@@ -41,7 +41,7 @@ class ImageReader:
         self.token_id = image_token(folder) or 0
         """Of the tokens in whose place the model puts the features of an image."""
         try:
-            self._own = load_processor(folder)
+            self._own = load_own(folder)
         except GnomonError:
             raise
         except Exception as error:  # A folder may hold anything.
@@ -103,7 +103,7 @@ def reader_of(folder: Path) -> ImageReader | None:
     return ImageReader(folder) if image_token(folder) is not None else None
 
 
-def load_processor(folder: Path) -> Any:
+def load_own(folder: Path) -> Any:
     """Transformers' processor, without the parts for videos and sounds."""
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[table(folder / "config.json")["model_type"]])
     module: Any = sys.modules[kind.__module__]
