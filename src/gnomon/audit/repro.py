@@ -72,7 +72,7 @@ def reach(name: str, file: str | None) -> None:
 
 
 def unpack(text: str) -> str:
-    """Decode a long reply that `packed` encoded."""
+    """Decode a long reply that `pack` encoded."""
     return zlib.decompress(base64.b85decode(text)).decode("utf-8", "surrogatepass")
 
 

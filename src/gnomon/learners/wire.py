@@ -61,7 +61,7 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value again. Raises: ValueError for bytes that `written` did not make."""
+    """The value again. Raises: ValueError for bytes that `dumps` did not make."""
     try:
         end = HEAD + int.from_bytes(data[:HEAD], "little")
         head = json.loads(data[HEAD:end])

@@ -20,7 +20,7 @@ __all__ = ["mix", "settle_experts"]
 
 
 def settle_experts(model: Any) -> None:
-    """Let the experts of a model compute by `mixed`, where all of them are such as it computes."""
+    """Let the experts of a model compute by `mix`, where all of them are such as it computes."""
     experts = [module for module in model.modules() if hasattr(module, "_apply_gate")]
     if experts and all(each.has_gate and not each.has_post_expert_norm for each in experts):
         model.set_experts_implementation(NAME)

@@ -55,12 +55,12 @@ def settle_layers(model: nn.Module) -> None:
         if type(module).__module__ == "transformers.activations" or isinstance(module, nn.SiLU | nn.GELU | nn.Sigmoid):
             module.forward = partial(steadily, module.forward)
         elif is_narrow(module):
-            module.forward = partial(widened, module)
+            module.forward = partial(forward_widely, module)
         elif "forward" not in vars(module) and not names[type(module)].isdisjoint({*UNSTEADY, TABLE}):
-            module.forward = partial(settled, module.forward)
+            module.forward = partial(forward_steadily, module.forward)
 
 
-def settled(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def forward_steadily(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What a module computes whose own code has such functions."""
     if not any(isinstance(value, Tensor) and value.is_cpu for value in (*args, *kwargs.values())):
         return forward(*args, **kwargs)
@@ -81,7 +81,7 @@ def is_narrow(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) and module.out_features < COLUMNS
 
 
-def widened(layer: nn.Linear, values: Tensor) -> Tensor:
+def forward_widely(layer: nn.Linear, values: Tensor) -> Tensor:
     """What a layer with few outputs computes."""
     return wide_linear(values, layer.weight, layer.bias)
 
