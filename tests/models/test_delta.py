@@ -82,17 +82,18 @@ def test_a_tree_of_chunks_is_the_rule_token_by_token() -> None:
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
 
 
-def test_a_convolution_reads_the_tokens_before_in_the_same_text() -> None:
+@pytest.mark.parametrize("width", [KERNEL, 9], ids=["narrow", "wider than a text"])
+def test_a_convolution_reads_the_tokens_before_in_the_same_text(width: int) -> None:
     trie = Trie(tree())
     torch.manual_seed(0)
     inputs, weight = (
-        torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((len(trie), 5), (5, KERNEL))
+        torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((len(trie), 5), (5, width))
     )
-    out = Convolution.apply(inputs, weight, torch.from_numpy(before(trie.branches, KERNEL)))  # type: ignore[no-untyped-call]
+    out = Convolution.apply(inputs, weight, torch.from_numpy(before(trie.branches, width)))  # type: ignore[no-untyped-call]
     for path, old in trie.branches:
-        row = torch.nn.functional.conv1d(inputs[path].T[None], weight[:, None], padding=KERNEL - 1, groups=5)
+        row = torch.nn.functional.conv1d(inputs[path].T[None], weight[:, None], padding=width - 1, groups=5)
         torch.testing.assert_close(out[path[old:]], row[0].T[old : len(path)], rtol=0, atol=1e-14)
-    short = torch.from_numpy(before(Trie(tree(((5, 0), (3, 1), (4, 1)))).branches, KERNEL))
+    short = torch.from_numpy(before(Trie(tree(((5, 0), (3, 1), (4, 1)))).branches, width))
     inputs = torch.randn(short.shape[1], 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda *each: Convolution.apply(*each, short), (inputs, weight))  # type: ignore[no-untyped-call]
 

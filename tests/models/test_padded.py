@@ -79,8 +79,8 @@ def completions(engine: Embedded, some: list[Request]) -> list[Completion]:
     return asyncio.run(sample_all(engine, some))
 
 
-def test_a_model_with_convolutions_between_its_attentions_is_not_packed(tmp_path: Path) -> None:
-    small("lfm2").save_pretrained(tmp_path)
+def test_a_model_with_state_spaces_between_its_attentions_is_not_packed(tmp_path: Path) -> None:
+    small("bamba").save_pretrained(tmp_path)
     tokenizer().save(str(tmp_path / "tokenizer.json"))
     policy = Policy.load(tmp_path)
     assert not policy.packs and caching_of(policy) is Caching.PADDED

@@ -22,7 +22,7 @@ __all__ = ["LAYERS", "Recurrent", "connect"]
 
 LAYERS = ("OlmoHybridGatedDeltaNet", "Qwen3_5GatedDeltaNet", "Qwen3_5MoeGatedDeltaNet", "Qwen3NextGatedDeltaNet")
 """Transformers' names of the layers with the gated delta rule."""
-CONVOLUTIONS = ("Lfm2ShortConv",)
+CONVOLUTIONS = ("Lfm2ShortConv", "Lfm2MoeShortConv", "Lfm3ShortConv")
 """And of those with a gated convolution alone."""
 
 

@@ -142,7 +142,7 @@ def before(branches: Sequence[Branch], width: int) -> Places:
     for path, old in branches:
         for back in range(width):
             first = max(old, back)
-            table[width - 1 - back, path[first:]] = path[first - back : len(path) - back]
+            table[width - 1 - back, path[first:]] = path[first - back : max(first, len(path)) - back]
     return table
 
 
