@@ -213,3 +213,5 @@ def test_a_pass_of_few_tokens_is_filled_up() -> None:
     trie = Trie([torch.tensor([5]), torch.tensor([5, 6])], least=16)
     assert len(trie) == 16 and [path.tolist() for path in trie.paths] == [[0], [0, 1]]
     assert len(Packed(trie).positions) == 16
+    assert set(trie.ids.tolist()) == {5, 6}, "no token that the texts do not have"
+    assert Trie([torch.tensor([-7, 6])], least=4).ids.tolist() == [-7, 6, 0, 0], "an image is not repeated"

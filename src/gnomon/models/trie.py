@@ -19,7 +19,9 @@ class Trie:
 
     Args:
         texts: [L] token ids each, L at least 1.
-        least: fewest tokens; where there are fewer, a text that means nothing is laid behind them.
+        least: fewest tokens; where there are fewer, a text that means nothing is laid behind them. It repeats a token
+            of the texts: the gradient of some models is not finite where the embedding of a token is zero, as that of
+            a padding token is.
     """
 
     def __init__(self, texts: Sequence[Tensor], least: int = 0) -> None:
@@ -37,7 +39,7 @@ class Trie:
             last = at
         if (spare := least - len(self)) > 0:
             self._lay(np.empty(0, dtype=np.int64), spare)
-            new.append(new[0].new_zeros(spare))
+            new.append(new[0][:1].clamp(min=0).expand(spare))  # A negative id names an image.
         self.ids = torch.cat(new)
         """[T] tokens."""
         self.positions = torch.from_numpy(np.concatenate([np.arange(old, len(path)) for path, old in self.branches]))
