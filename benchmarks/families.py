@@ -14,6 +14,8 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,6 +55,14 @@ WIDE: dict[str, Any] = {
     "vocab_size": 102, "max_position_embeddings": 512, "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
 }  # fmt: skip
 """Sizes of models whose speed is measured."""
+NO_TEXT = "reads and writes codes of audio"
+DRAFTS = "drafts for another model, from what that one computes"
+UNMADE = {
+    "gemma3n": "transformers needs timm for its images; `gemma3n_text` is its text model",
+    **dict.fromkeys(("gemma4_assistant", "gemma4_unified_assistant"), DRAFTS),
+    **dict.fromkeys(("musicgen", "musicgen_melody"), NO_TEXT),
+}
+"""Why no small model of text can be made of a family."""
 PATIENCE = 8
 """Seconds in which a small model is made."""
 
@@ -67,7 +77,7 @@ def measured(name: str) -> dict[str, Any]:
         model = None
     signal.alarm(0)
     if model is None:
-        return found | {"reason": "no small model can be made of it"}
+        return found | {"reason": UNMADE.get(name, "no small model can be made of it")}
     with TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tokenizer().save(str(Path(folder, "tokenizer.json")))
@@ -104,11 +114,11 @@ def by(folder: Path, whole: Whole, model: Any) -> dict[str, Any]:
 
 def gradient(folder: Path, whole: Whole) -> float:
     """The relative difference of the gradient of a pass from that of transformers, both in float64; in float32 for
-    models that compute in no finer dtype."""
-    try:
-        return relative(folder, whole, torch.float64)
-    except (GnomonError, RuntimeError):
-        return relative(folder, whole, torch.float32)
+    models that compute in no finer dtype, or are not finite in one."""
+    with suppress(GnomonError, RuntimeError):
+        if isfinite(gap := relative(folder, whole, torch.float64)):
+            return gap
+    return relative(folder, whole, torch.float32)
 
 
 def relative(folder: Path, whole: Whole, dtype: torch.dtype) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,9 @@ __all__ = ["NAMES", "PROMPTS", "TEXTS", "alone", "small"]
 
 SMALL: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim", "emb_dim"), 32),
+    **dict.fromkeys(("hidden_size_global", "shape_embed_dim", "pronunciation_embed_dim", "nemo_conv_channels"), 32),
+    **dict.fromkeys(("ext_pw_out_channel", "depthwise_separable_out_channel"), 32),
+    **dict.fromkeys(("adapter_in_dim", "adapter_out_dim", "adapter_input_size"), 32),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "ffn_hidden_size", "d_ff", "d_inner", "n_inner"), 48),
     **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers"), 2),
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_head", "n_heads", "decoder_attention_heads"), 4),
@@ -21,7 +25,8 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_hidden_size"), 24),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"), 256),
     **dict.fromkeys(("topk_group", "first_k_dense_replace", "num_shared_experts", "n_shared_experts"), 1),
-    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 102),
+    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input", "shape_vocab_size", "pronunciation_vocab_size"), 102),
+    "encoder_hash_byte_group_vocab": 102,
     **dict.fromkeys(("head_dim", "v_head_dim", "qk_nope_head_dim", "mamba_d_state", "state_size"), 8),
     **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "sliding_window", "window_size", "mamba_d_head"), 16),
     **dict.fromkeys(("qk_rope_head_dim", "rotary_dim", "mamba_n_heads"), 4),
@@ -52,6 +57,32 @@ VARIANTS: tuple[dict[str, Any], ...] = (
      "linear_key_head_dim": 16, "linear_value_head_dim": 16, "decoder_sparse_step": 1, "full_attention_interval": 4},
 )  # fmt: skip
 """Other sizes for families with rules of their own; `...` leaves one out."""
+SHARING = ["linear_attention", "hybrid"] * 2
+"""Twice the layer whose weights are shared."""
+SWA = {"swa_num_attention_heads": 4, "swa_num_key_value_heads": 4, "swa_q_lora_rank": 16, "swa_kv_lora_rank": 16,
+       "swa_head_dim": 12, "swa_qk_nope_head_dim": 8, "swa_v_head_dim": 8}  # fmt: skip
+ROPE = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [1, 1, 2]}
+OWN: dict[str, dict[str, Any]] = {
+    "cohere_compass_text": {"rope_parameters": {"full_attention": ROPE}},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 10_000.0, "clip_qkv": 8.0}},
+    "dots3_note_text": SWA | {
+        "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "head_dim": 8,
+        "v_head_dim": 8, "qk_nope_head_dim": 8, "index_head_dim": 8, "index_n_heads": 2,
+        "shared_experts_intermediate_size": 24,
+    },
+    "gemma3n_text": {
+        "activation_sparsity_pattern": [0.95, 0.0, 0.0, 0.0], "num_hidden_layers": 4, "num_kv_shared_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4},
+    "prophetnet": {"num_encoder_layers": 1, "num_decoder_layers": 2},
+    "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "lsh"]},
+    "xmod": {"default_language": "en_XX"},
+    "zamba": {"layer_types": SHARING, "layers_block_type": SHARING, "num_hidden_layers": 4},
+    "zamba2": {"layer_types": SHARING, "layers_block_type": SHARING, "num_hidden_layers": 4},
+    "zaya": {"num_experts_per_tok": 1},
+}  # fmt: skip
+"""What single families need besides, by `model_type`."""
 MOST = 5_000_000
 """Parameters of a model that a test makes."""
 TEXTS = [torch.randint(2, 100, (n,), generator=torch.Generator().manual_seed(n)) for n in (24, 19, 30)]
@@ -98,7 +129,7 @@ def configurations(name: str) -> Iterator[Any]:
     for every, variant in product((True, False), VARIANTS):
         try:
             inside = {key: sizes(part, variant, every) for key, part in parts(usual).items()}
-            yield AutoConfig.for_model(name, **sizes(usual, variant, every), **inside)
+            yield AutoConfig.for_model(name, **(inside | sizes(usual, variant, every)))
         except Exception:  # As above.
             continue
 
@@ -118,4 +149,15 @@ def sizes(config: Any, variant: dict[str, Any], every: bool) -> dict[str, Any]:
     feeding = list(dict.fromkeys(getattr(config, "mlp_layer_types", None) or ())) if every else []
     if len(feeding) > 1:
         wanted["mlp_layer_types"] = (feeding * wanted["num_hidden_layers"])[: wanted["num_hidden_layers"]]
-    return {key: value for key, value in wanted.items() if hasattr(config, key)}
+    return {key: value for key, value in wanted.items() if takes(config, key, value)} | OWN.get(config.model_type, {})
+
+
+def takes(config: Any, key: str, value: Any) -> bool:
+    """Whether a configuration has a size of this name that can be set."""
+    try:
+        if hasattr(config, key):
+            setattr(copy(config), key, value)
+            return True
+    except Exception:  # Some names are read only, or have a value for each layer.
+        pass
+    return False

@@ -47,11 +47,16 @@ class Padded:
         """[B, L] the flat token at every place, any one behind the end; [T] where each flat token stands."""
 
     def hidden(self, model: Any, ids: Tensor) -> Tensor:
-        """[T, size] what the vocabulary projection reads of flat tokens [T]."""
+        """[T, size] what the vocabulary projection reads of flat tokens [T].
+
+        Raises: ValueError for a model that predicts several tokens from each.
+        """
         inputs = {"input_ids": ids[self.table]}
         if self.vision is not None:
             inputs = self.vision.inputs(inputs["input_ids"].masked_fill(self.padding, 0))
         (states,) = read_by_head(model, **inputs, use_cache=False)[:1]
+        if states.shape[:2] != self.table.shape:
+            raise ValueError("the vocabulary projection does not read one state of each token")
         return gather(states.flatten(0, 1), self.place)
 
 
