@@ -65,7 +65,7 @@ RECIPE: dict[str, Any] = {
     "rollout": {"temperature": 0.6, "stop": []},
     "eval": {"tasks": 24, "samples": 8, "pass_at": [1, 8], "every": 1000},
 }
-"""As of `gnomon.train`, which chooses the learning rate. A reply ends with the turn of the chat."""
+"""As in `gnomon.train`, which chooses the learning rate. A reply ends with the turn of the chat."""
 SEEDS = (0, 1, 2)
 BEGIN, END = "<!-- rows -->", "<!-- end of the rows -->"
 FINGERPRINTS = "Fingerprints of the runs:\n"

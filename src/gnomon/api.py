@@ -46,7 +46,7 @@ class RunReader(StoredRun):
     ) -> dict[str, int]:
         """Write the policy as a folder that transformers, PEFT and vLLM load, and return its files with their bytes.
 
-        Args: as of `gnomon export`; step: of a checkpoint, by default the newest.
+        Args: as in `gnomon export`; step: of a checkpoint, by default the newest.
         Raises: ConfigError E050 if the folder is not empty, E051, E053; RunError E185 without such a checkpoint.
         """
         from gnomon.export.model import export

@@ -426,8 +426,8 @@ class Calls:
         return tuple(name for name, code in CALL_LIMITS.items() if code in self.refused)
 
     @property
-    def refusals(self) -> dict[str, int]:
-        """The refusals that are not of a limit."""
+    def refusals_except_limits(self) -> dict[str, int]:
+        """Number of refused calls by code, except those of a limit."""
         return {code: count for code, count in self.refused.items() if code not in CALL_LIMITS.values()}
 
 

@@ -25,7 +25,7 @@ Event = Callable[[], None]
 class Actors:
     """The `Processes` of a dispatch.
 
-    Args: parts: as of `Sampler`; report: takes what one thread has to do, since Ray waits for ever if a callback of its
+    Args: parts: as in `Sampler`; report: takes what one thread has to do, since Ray waits for ever if a callback of its
         own calls it.
     """
 

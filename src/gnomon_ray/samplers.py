@@ -32,7 +32,7 @@ END = 10.0
 
 
 class Samplers:
-    """Args: parts: as of `Sampler`; launch: the settings.
+    """Args: parts: as in `Sampler`; launch: the settings.
 
     Raises: ResourceError E511 where the cluster has no room for a sampler, E512 where none stays alive; what a sampler
         raises as it starts.

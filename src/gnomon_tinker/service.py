@@ -202,7 +202,7 @@ class TinkerService:
     def _at_once(self, act: Callable[[Body], Body]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             if not self._allowed(request):
-                return forbid()
+                return forbidden_response()
             try:
                 return JSONResponse(act(await request.json() if await request.body() else {}))
             except (ValueError, KeyError) as error:
@@ -213,7 +213,7 @@ class TinkerService:
     def _later(self, verb: Callable[[Body], Body | bytes]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             if not self._allowed(request):
-                return forbid()
+                return forbidden_response()
             body = await request.json()
             promise = self._promise(verb.__name__, body, lambda: verb(body))
             if verb.__name__ == "asample":
@@ -225,7 +225,7 @@ class TinkerService:
     async def _of_sampler(self, request: Request) -> Response:
         """The base model and the path of the weights that a sampling session uses."""
         if not self._allowed(request):
-            return forbid()
+            return forbidden_response()
         name = request.path_params["name"]
         if name not in self._sessions:
             return JSONResponse({"error": f"there is no sampling session {name}"}, 404)
@@ -234,7 +234,7 @@ class TinkerService:
 
     async def _pass(self, request: Request) -> Response:
         if not self._allowed(request):
-            return forbid()
+            return forbidden_response()
         data = await request.body()
         try:
             work = read_pass(data)
@@ -258,7 +258,7 @@ class TinkerService:
 
     async def _retrieve(self, request: Request) -> Response:
         if not self._allowed(request):
-            return forbid()
+            return forbidden_response()
         future = self._results.get((await request.json())["request_id"])
         if future is None:
             return JSONResponse({"error": "there is no such result"}, 410)
@@ -277,5 +277,5 @@ def model_name(body: Body) -> str:
     return f"{body.get('session_id', '')}:train:{body.get('model_seq_id', 0)}"
 
 
-def forbid() -> Response:
+def forbidden_response() -> Response:
     return JSONResponse({"error": "the server refuses the key: set TINKER_API_KEY to tml- and its token"}, 403)

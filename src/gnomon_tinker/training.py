@@ -51,7 +51,7 @@ class Model:
         return [each.astype(np.float32) for each in logp], {"loss:sum": float(sum(value for _, value in found))}
 
     def step(self, params: Mapping[str, float]) -> dict[str, float]:
-        """One step of AdamW. Args: params: as of the SDK's `AdamParams`. Raises: NumericsError E203."""
+        """One step of AdamW. Args: params: as in the SDK's `AdamParams`. Raises: NumericsError E203."""
         self._learner.set_adam(
             Adam(
                 betas=(params["beta1"], params["beta2"]),

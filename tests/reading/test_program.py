@@ -44,7 +44,7 @@ def test_the_end_of_a_program_as_text():
 
 def test_what_happened_to_calls_beside_the_turns():
     calls = Calls(refused={"limit_calls": 2, "odd\x1b": 1}, malformed=1, required=3, retried=4, undelivered=50)
-    assert (calls.limits, calls.refusals) == (("calls",), {"odd\x1b": 1})
+    assert (calls.limits, calls.refusals_except_limits) == (("calls",), {"odd\x1b": 1})
     line = next(program_text(program_facts(End(status=0).dumps(), (), calls)))
     assert line.startswith("--- program: exit status 0; calls refused: limit_calls 2, odd") and "\x1b" not in line
     assert line.endswith("repeated by the client: 4; sampled tokens that the program never received: 50")

@@ -181,7 +181,7 @@ def test_the_state_of_another_learner_is_refused(service, tmp_path):
     remote.save_state(tmp_path / "service")
     body = json.loads((tmp_path / "service" / "tinker.json").read_text())
     (tmp_path / "tinker.json").write_text(json.dumps(body | {"base": "other"}))
-    with pytest.raises(ModelError, match=r"(?s)E304.*it is of other"):
+    with pytest.raises(ModelError, match=r"(?s)E304.*its base model is other"):
         remote.load_state(tmp_path)
 
 

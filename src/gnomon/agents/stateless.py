@@ -24,7 +24,7 @@ class Stateless:
 
     Two requests with the same messages and `seed` get the same reply. Without a seed, every reply is drawn anew.
 
-    Args: max_tokens: largest number of tokens of a reply; others as of `Recorder`.
+    Args: max_tokens: largest number of tokens of a reply; others as in `Recorder`.
     """
 
     def __init__(

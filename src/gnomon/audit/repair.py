@@ -87,7 +87,7 @@ def pays(judge: Number | Math | Text, answer: Any) -> bool:
 
 
 def definition(verifier: Foreign, columns: set[str], judge: str) -> list[str]:
-    """The lines of the function."""
+    """Source lines of a reward function that replaces the audited one; empty for a verifier of another kind."""
     if isinstance(verifier, TrlReward):
         function: Callable[..., Any] = import_function(verifier.functions[0])
         name = free_name(label(verifier.functions[0]), judge)

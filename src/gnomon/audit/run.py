@@ -136,7 +136,7 @@ def preflight(
 ) -> Report:
     """A short audit before a run: few tasks, the axes of `PREFLIGHT` that are not acknowledged. Cached per environment.
 
-    Args: max_tokens, limits: of a reply and of a verdict in the run; watch: as of `audit`.
+    Args: max_tokens, limits: of a reply and of a verdict in the run; watch: as in `audit`.
     """
     axes = tuple(axis for axis in PREFLIGHT if axis.value not in acknowledge)
     flight = Flight(env, axes, tasks, max_tokens, limits, watch)

@@ -47,7 +47,7 @@ def probe(case: Case) -> Iterator[Finding]:
     if len(panel) < 2:
         case.skipped["search"] = "no two tasks have different known answers"
         return
-    best, keys, calls = improve(case, panel)
+    best, keys, calls = search_universal_key(case, panel)
     case.tables["search"] = {"calls": calls, "best share of the panel": best}
     if keys:
         reply = least(case, panel, min(keys, key=len))
@@ -77,8 +77,8 @@ def choose_panel(case: Case) -> list[int]:
     return panel
 
 
-def improve(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
-    """The best fraction of the panel for one reply, the replies that satisfy two or more tasks, and the calls."""
+def search_universal_key(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
+    """The best fraction of the panel for one reply, replies that satisfy two or more tasks, and how many verdicts."""
     rng = case.rng("search")
     golds = [gold for i in panel if (gold := case.golds[i]) is not None]
     words = (

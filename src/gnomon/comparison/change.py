@@ -174,7 +174,7 @@ def layer_of(name: str) -> str:
 
 
 def kind_of(name: str) -> str:
-    """The last part of a name in a layer, with that of its bias; empty outside the layers."""
+    """The name of a parameter within its layer, such as `q_proj` or `q_proj.bias`; empty outside the layers."""
     parts = name.removesuffix(".weight").split(".") if LAYER.search(name) else [""]
     return ".".join(parts[-2:] if parts[-1] == "bias" else parts[-1:])
 

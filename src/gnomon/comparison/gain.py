@@ -31,7 +31,7 @@ def gain(
 
     A card of the same runs and numbers is taken from their folder. Apart from its cost it is always the same.
 
-    Args: price: of an hour by the clock; trust: as of `gnomon.rejudge.replay.replay`; tell: is called before sampling.
+    Args: price: of an hour by the clock; trust: as in `gnomon.rejudge.replay.replay`; tell: is called before sampling.
     Raises: RunError E440 for runs that have no gain in common; E429; as `replies_by_evaluation`; ConfigError E052 for
         code that is not trusted.
     """

@@ -1,4 +1,4 @@
-"""What a study measures of a run: functions of a reader that return one number."""
+"""What a study measures: every measure takes the reader of a run and returns one number."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ class Service:
 def conform_service(names: Sequence[str] = (), model: str = "") -> list[Cell]:
     """Every check of the losses of the service.
 
-    Args: names: of `LOSSES`; by default all. model: as of `Service`.
-    Raises: ConfigError E096 for a loss that has no check; E048, E505, E508 as of `Service`.
+    Args: names: of `LOSSES`; by default all. model: as in `Service`.
+    Raises: ConfigError E096 for a loss that has no check; E048, E505, E508 as in `Service`.
     """
     if unknown := sorted(set(names) - set(LOSSES)):
         fix = f"gnomon conform URL {' '.join(LOSSES)}"

@@ -135,7 +135,7 @@ class Evidence:
 
 
 def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) -> Evidence:
-    """Read a run. Args: train_tasks: as of `Evidence`."""
+    """Read a run. Args: train_tasks: as in `Evidence`."""
     steps = steps_to_read(reader.steps_with(("rollout", "held_out")))
     records = [record for step in steps for record in reader.records(step=step)]
     if not any(record.kind == "rollout" for record in records):  # The first step failed: its rollouts are set aside.

@@ -60,7 +60,7 @@ class Branches:
         """Row slots to copy before the next pass: from where, by where to."""
         self._moved: list[tuple[int, int]] = []
         self._furthest = 0
-        """As of `Plan`."""
+        """As in `Plan`."""
 
     def __iter__(self) -> Iterator[Branch]:
         return (branch for branch in self.branches.items if branch is not None)
@@ -91,7 +91,7 @@ class Branches:
         self._of, self._fresh = {}, {}
 
     def plan(self) -> tuple[list[int], Plan]:
-        """The tokens of the next pass, and what they are; at least `MIN_ROWS` of them are rows."""
+        """Token ids of the next pass and its layout. Unused row slots are added up to `MIN_ROWS`."""
         new = [p for p in self.prompts.items if p is not None and not p.begun and len(p.ids) > 1]
         for prompt in new:
             prompt.begun = True

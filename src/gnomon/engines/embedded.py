@@ -152,7 +152,7 @@ class Embedded:
         return self._receipts.stats()
 
     def twin(self, number: int) -> Embedded:
-        """As of `Twinned`; it shares the frozen weights."""
+        """As in `Twinned`; it shares the frozen weights."""
         rounds, threads = self._receipts.rounds, self._threads.count
         engine = Embedded(self.policy.twin(), rounding=self.rounding, bound=self.bound, rounds=rounds, threads=threads)
         engine.tier = self.tier
@@ -160,12 +160,12 @@ class Embedded:
 
     @property
     def grouping(self) -> str:
-        """As of `Grouping`."""
+        """As in `Grouping`."""
         return "" if self.policy.packs else GROUPING[caching_of(self.policy)]
 
     @property
     def mixes(self) -> bool:
-        """As of `Mixing`."""
+        """As in `Mixing`."""
         return not self.policy.packs
 
     def close(self) -> None:

@@ -58,7 +58,7 @@ class RemoteEngine:
     def __init__(self, fleet: Fleet, number: int = 0, tier: Tier = Tier.EXACT, *, fixed: bool = False) -> None:
         self.fleet, self.number, self.tier, self.version, self.fixed = fleet, number, tier, 0, fixed
         self.versions: Mapping[str, str] = {}
-        """As of the samplers' engines, after `ask_versions`."""
+        """As in the samplers' engines, after `ask_versions`."""
         self.in_flight = False
         self.thread: Thread | None = None
         self._present: tuple[int, Any] = (0, None)
@@ -81,7 +81,7 @@ class RemoteEngine:
         return completion
 
     async def play(self, episode: bytes, others: Sequence[Any], deadline: Any) -> bytes:
-        """As of `Playing`; others: their `weights`."""
+        """As in `Playing`; others: their `weights`."""
         played: bytes = await self.fleet.call("play", self.weights, episode, others, deadline)
         return played
 

@@ -308,7 +308,7 @@ def no_rows(env: Dataset, split: str) -> ConfigError:
 
 @lru_cache(maxsize=8)
 def check_rows(env: Dataset, stamps: tuple[tuple[int, int], ...]) -> dict[str, Placed]:
-    """The rows of both splits, in the order of their files, after every check. Args: stamps: as of `rows_of`."""
+    """The rows of both splits, in the order of their files, after every check. Args: stamps: as in `rows_of`."""
     rows = list(enumerate(env.rows_of(env.train)))
     refuse_empty(env, env.path, rows)
     keys = questions(env, env.path, rows)

@@ -76,7 +76,7 @@ def columns(value: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def message_of(value: Any, index: int, folder: Path | None = None, row: str = "") -> Message:
-    """One message. Args: index: for the error; folder, row: as of `messages_of`. Raises: as `messages_of`."""
+    """One message. Args: index: for the error; folder, row: as in `messages_of`. Raises: as `messages_of`."""
     if isinstance(value, Message):
         return value
     if not isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def call_of(value: Any) -> ToolCall:
 def images_of(value: Any, folder: Path, row: str = "") -> tuple[Image, ...]:
     """Images from the name of a file, its bytes, a mapping with `bytes`, `path` or `url`, or a list of these.
 
-    Args: folder: that names are relative to; row: as of `messages_of`.
+    Args: folder: that names are relative to; row: as in `messages_of`.
     Raises: ValueError for anything else; ConfigError E188, as `Image.of`.
     """
     if isinstance(value, list | tuple):

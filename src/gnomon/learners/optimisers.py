@@ -37,7 +37,7 @@ class Sgd:
     momentum: float = 0.0
     """Fraction of the last step's v that is kept, from 0 to below 1."""
     max_grad_norm: float = 1.0
-    """As of `Adam`: g is shortened before it is used."""
+    """As in `Adam`: g is shortened before it is used."""
 
 
 def optimizer_of(settings: Adam | Sgd, parameters: Iterable[Tensor], *, fused: bool) -> torch.optim.Optimizer:

@@ -31,7 +31,7 @@ class ShardedLearner(LocalLearner):
     `LocalLearner`, which adds one micro-batch after another, by rounding. The files of a saved state are those of
     `LocalLearner`, for any number of ranks.
 
-    Args: as of `LocalLearner`; the policy was spread by `models.sharding.shard`, `published` is a folder that all ranks
+    Args: as in `LocalLearner`; the policy was spread by `models.sharding.shard`, `published` is a folder that all ranks
         see; the critic is a `ShardedCritic`. It records no `score_signal` and `score_scatter`.
     """
 

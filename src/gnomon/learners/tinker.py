@@ -133,9 +133,9 @@ class TinkerLearner:
         path = folder / STATE
         body = json.loads(path.read_text("utf-8")) if path.is_file() else {}
         if body.get("base") != self.base:
-            why = f"it is of {body['base']}" if body else f"it has no {STATE}"
+            why = f"its base model is {body['base']}" if body else f"it has no {STATE}"
             fix = "resume with the learner that the run began with"
-            what = f"the checkpoint holds no state of a Tinker learner of {self.base}"
+            what = f"the checkpoint has no state of a Tinker learner for {self.base}"
             raise ModelError("E304", what, where=str(folder), why=why, fix=fix)
         loading = self._service.create_training_client_from_state_with_optimizer(body["path"])
         self._training = answer(loading, f"load {body['path']}")

@@ -177,7 +177,7 @@ def write_config(
 
 
 def layers_of(names: Iterable[str]) -> list[str]:
-    """Full names of the layers whose factors have these names in an adapter folder."""
+    """Full names of the layers that these tensors of an adapter folder belong to."""
     return sorted({name.removeprefix(PREFIX).partition(".lora_")[0] for name in names})
 
 

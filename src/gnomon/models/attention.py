@@ -61,9 +61,9 @@ class Form(NamedTuple):
     window: int | None = None
     """The last positions that a query sees, its own among them."""
     cap: float | None = None
-    """As of `soft_cap`."""
+    """As in `soft_cap`."""
     sinks: Tensor | None = None
-    """[heads], as of `shares`."""
+    """[heads], as in `shares`."""
 
 
 class Layout(Protocol):

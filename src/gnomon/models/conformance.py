@@ -67,7 +67,7 @@ def alone(model: Any, text: Tensor) -> Tensor:
 
 
 def foreign(model: Any, why: str, own: str | None) -> ModelError:
-    """The error of a model whose passes are not those of transformers. Args: own: as of `require_conformance`."""
+    """The error of a model whose passes are not those of transformers. Args: own: as in `require_conformance`."""
     where = model if isinstance(model, str) else type(model).__name__
     if own is None:
         what, fix = "the model cannot be trained", "use a causal language model, such as Llama, Qwen3 or Gemma 3"

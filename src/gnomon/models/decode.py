@@ -93,7 +93,7 @@ class Decode(Flat):
         if self.prefix is not None:
             self.positions = torch.cat([self.prefix.place % self.prefix.real.shape[1], positions])
         self._aside: dict[int, tuple[Tensor, Tensor]] = {}
-        """As of `_lanes`, by kv_heads."""
+        """As in `_lanes`, by kv_heads."""
 
     @property
     def nbytes(self) -> int:

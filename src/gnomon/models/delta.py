@@ -79,7 +79,7 @@ def chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, rate: Tensor
 
 
 def decays(total: Tensor) -> Tensor:
-    """[N, C, C] what is left, at every query, of what the tokens up to it added to the state. Args: as of `Chunk`."""
+    """[N, C, C] what is left, at every query, of what the tokens up to it added to the state. Args: as in `Chunk`."""
     later = torch.ones(total.shape[1], total.shape[1], dtype=torch.bool, device=total.device).triu(1)
     return (total[..., None] - total[:, None]).masked_fill(later, -torch.inf).exp()
 
@@ -96,7 +96,7 @@ def outputs(chunks: Chunk, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def after(state: Tensor, key: Tensor, decay: Tensor, added: Tensor) -> Tensor:
-    """[N, size, width] the state after full chunks. Args: as of `outputs` and `Chunk`."""
+    """[N, size, width] the state after full chunks. Args: as in `outputs` and `Chunk`."""
     total = decay.cumsum(1)
     fade = (total[:, -1:] - total).exp()[..., None]
     return state * total.exp()[:, -1:, None] + (key * fade).transpose(1, 2) @ added

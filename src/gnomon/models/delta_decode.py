@@ -42,16 +42,16 @@ class DeltaDecode(Decode):
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """As of `Decode`; None for a pass that ends a chunk too."""
+        """As in `Decode`; None for a pass that ends a chunk too."""
         shape = super().shape
         return None if shape is None or self._recurrence.ends_chunk else (*shape, self._recurrence.grown)
 
     def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
-        """As of `delta_layer.Recurrent`."""
+        """As in `delta_layer.Recurrent`."""
         return self._recurrence.convolve(layer, inputs, weight, self.positions[-len(self.place) :])
 
     def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
-        """As of `delta_layer.Recurrent`."""
+        """As in `delta_layer.Recurrent`."""
         return self._recurrence.delta_rule(layer, inputs, self.positions[-len(self.place) :])
 
 
@@ -104,7 +104,7 @@ class Recurrence:
         return bool(self._now.full)
 
     def convolve(self, layer: int, inputs: Tensor, weight: Tensor, position: Tensor) -> Tensor:
-        """As of `delta_layer.Recurrent`. Args: position: [B] of the token of every row in its text."""
+        """As in `delta_layer.Recurrent`. Args: position: [B] of the token of every row in its text."""
         width = weight.shape[1]
         prompts, own = self._slots("inputs", layer, [inputs.new_empty(0, width, inputs.shape[1])])
         cut, out = len(inputs) - self._count, []
@@ -117,7 +117,7 @@ class Recurrence:
         return torch.cat([*out, convolve(parts, weight)])
 
     def delta_rule(self, layer: int, inputs: Inputs, position: Tensor) -> Tensor:
-        """As of `delta_layer.Recurrent`. Args: as of `convolve`."""
+        """As in `delta_layer.Recurrent`. Args: as in `convolve`."""
         prompts, own = self._slots("state", layer, blank(inputs))
         cut, out = len(inputs.key) - self._count, []
         if self._now.texts is not None:
@@ -210,7 +210,7 @@ class Texts:
         self._lengths, self._ends = lengths, torch.from_numpy(ends - 1).to(device)
 
     def convolve(self, inputs: Tensor, weight: Tensor, windows: Tensor) -> Tensor:
-        """As of `delta_layer.Recurrent`. The last inputs of every prompt are written into the windows."""
+        """As in `delta_layer.Recurrent`. The last inputs of every prompt are written into the windows."""
         width = weight.shape[1]
         table = torch.from_numpy(before(self._branches, width)).to(self._device)
         for back, part in enumerate(shift(inputs, table)):
@@ -218,7 +218,7 @@ class Texts:
         return convolve(shift(inputs, table), weight)
 
     def delta_rule(self, inputs: Inputs, tables: Sequence[Tensor]) -> Tensor:
-        """As of `delta_layer.Recurrent`. Where a prompt ends is written into its tables."""
+        """As in `delta_layer.Recurrent`. Where a prompt ends is written into its tables."""
         heads, outputs = inputs.key.shape[1], []
         for level in self._chunks.by_level(inputs):
             outputs.append(level.out)

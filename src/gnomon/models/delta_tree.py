@@ -19,7 +19,7 @@ from gnomon.models.trie import Places
 __all__ = ["Chunks", "Level", "OverTrie", "before", "convolve", "shift"]
 
 Branch = tuple[Places, int]
-"""As of `Trie.branches`."""
+"""As in `Trie.branches`."""
 
 
 class Level(NamedTuple):
@@ -111,7 +111,7 @@ class OverTrie:
     branches: Sequence[Branch]
     """Of the trie."""
     positions: Tensor
-    """As of `Flat`."""
+    """As in `Flat`."""
 
     @cached_property
     def _chunks(self) -> Chunks:

@@ -192,8 +192,8 @@ class Policy(torch.nn.Module):
         Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
 
         Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read;
-            whole, as of `Policy`, by default `Packed` for a family whose passes can be packed, else `Padded`;
-            trains_vision, as of `Policy`.
+            whole, as in `Policy`, by default `Packed` for a family whose passes can be packed, else `Padded`;
+            trains_vision, as in `Policy`.
         Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read, E308 for a model
             whose passes are not those of transformers, E332 without a vision tower to train; those of `Adapter.inject`.
         """
@@ -234,7 +234,7 @@ class Policy(torch.nn.Module):
     ) -> Policy | None:
         """What `load` returns, without the values of what is read: its parameters are on the meta device.
 
-        Args: as of `load`. The adapter and what the model computes itself, such as rotary frequencies, have values.
+        Args: as in `load`. The adapter and what the model computes itself, such as rotary frequencies, have values.
         Returns: None for a model whose parameters are not the tensors of the folder, each under a name of its own, and
             for one that computes by its own forward.
         Raises: as `load`.

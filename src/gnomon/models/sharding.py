@@ -35,7 +35,7 @@ def spread(
     Where the tensors of the folder are not the parameters of the model, the processes read whole copies one after the
     other.
 
-    Args: load, outline: `Policy.load` and `Policy.outline` of the same folder; the others as of `shard`.
+    Args: load, outline: `Policy.load` and `Policy.outline` of the same folder; the others as in `shard`.
     """
     policy = outline()
     if policy is not None:

@@ -80,7 +80,7 @@ def faults(body: Mapping[str, Any]) -> frozenset[str]:
     checks = {
         "program.silent": "turns" in body and not body["turns"],
         "program.failed": end["status"] not in (0, None),
-        "program.refused": bool(calls.refusals),
+        "program.refused": bool(calls.refusals_except_limits),
         "program.malformed": calls.malformed > 0,
         "program.retried": calls.retried > 0,
         "program.undelivered": calls.undelivered > 0,

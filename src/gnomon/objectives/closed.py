@@ -126,7 +126,7 @@ def _best_of(law: Chances, group: int, max_tokens: int, *, k: int | None) -> Sha
 def standardised_form(
     deviation: Deviation, share: Callable[[int, int], float], text: str, *, one_token: bool = False
 ) -> ClosedForm:
-    """Standardised rewards, every rollout weighed by its own length.
+    """The gradient of standardised rewards, with every rollout weighted by its own length.
 
     Equation: h = w(p)·(r − p)·n(|y|), w(p) = Σₘ βₘ C(N−1, m) pᵐ(1−p)^{N−1−m},
         βₘ = (N−1−m)/(N·s(m+1)) + m/(N·s(m)), s(K) the deviation; at ε = 0 of the population

@@ -181,7 +181,7 @@ SIZE, WEIGHTS = 1024, 16
 
 
 def product_seconds(rows: int, dtype: torch.dtype) -> float:
-    """Seconds of a product with the weights of a layer, each time of other weights; the mean over many."""
+    """Mean seconds of one product with a layer's weights. Each product reads other weights, more than a cache holds."""
     factor = torch.ones(rows, SIZE, dtype=dtype)
     weights = torch.ones(WEIGHTS, SIZE, SIZE, dtype=dtype)
     return fastest(lambda: [factor @ weight for weight in weights]) / WEIGHTS

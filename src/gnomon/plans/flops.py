@@ -85,11 +85,11 @@ class Everything(Flat):
         return torch.softmax(q @ k.transpose(1, 2), -1).to(v.dtype).matmul(v).transpose(0, 1)
 
     def convolve(self, layer: int, inputs: Tensor, weight: Tensor) -> Tensor:
-        """As of `Recurrent`; it has no products."""
+        """As in `Recurrent`; it has no products."""
         return convolve([inputs] * weight.shape[1], weight)
 
     def delta_rule(self, layer: int, inputs: Inputs) -> Tensor:
-        """As of `Recurrent`. Every chunk counts as full, and as one that follows another."""
+        """As in `Recurrent`. Every chunk counts as full, and as one that follows another."""
         tiles = (each.view(-1, CHUNK, *each.shape[1:]).transpose(1, 2).flatten(0, 1) for each in inputs)
         chunks = chunk(*tiles)
         blank = inputs.value.new_zeros(len(chunks.key), chunks.key.shape[2], chunks.value.shape[2])

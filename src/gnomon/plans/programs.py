@@ -100,7 +100,7 @@ def launch_of_first(env: Env) -> Launch | None:
 
 def program_of(launch: Launch, tokenizer: Tokenizer, renderer: Renderer, task: int, blind: str = "") -> Program:
     """Run a program once, with a fixed text as the policy's replies. Args: task: tokens of the task's own prompt;
-    blind: as of `Bounds`.
+    blind: as in `Bounds`.
 
     Without a sandbox on this machine, its processor time and memory are assumed.
     """

@@ -15,7 +15,7 @@ __all__ = ["beside", "ending", "origin", "parents", "program_facts", "program_te
 
 
 def program_facts(end: str, turns: Sequence[Turn], calls: Calls | None = None) -> dict[str, Any]:
-    """Args: end, calls: as of `Rollout`."""
+    """Args: end, calls: as in `Rollout`."""
     value = json.loads(end)
     return {
         "status": value["status"],

@@ -155,7 +155,7 @@ def to_judge(
 ) -> Iterator[tuple[JudgeSpec, Iterator[Stored]]]:
     """The rollouts of a run, of the tasks of its environments, or of the tasks as they were imported; with their judge.
 
-    Args: as of `parts`.
+    Args: as in `parts`.
     """
     if reader.import_format:
         yield spec, read_rollouts(imported.rollouts(reader), config, imported.replies)
@@ -169,7 +169,7 @@ def again(
 ) -> Iterator[tuple[list[tuple[Stored, Again | None]], int]]:
     """The new result of each rollout that was judged, in chunks, and how many of a chunk were never judged.
 
-    Args: every: judge those too, as in imported runs; workers, seconds, memory: as of `judging`.
+    Args: every: judge those too, as in imported runs; workers, seconds, memory: as in `judging`.
     """
     with judging(spec, workers=workers, seconds=seconds, memory=memory) as judge:
         while chunk := list(islice(rollouts, CHUNK)):
@@ -203,7 +203,7 @@ def judge_spec(config: RunConfig, verifier: str, options: dict[str, Any]) -> Jud
 def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: bool = False) -> Monitor:
     """What looks for alarms in a run: with the second verifier that is named, else with the environment's own.
 
-    Args: trust: as of `replay`. Raises: ConfigError E052 for code that is not trusted.
+    Args: trust: as in `replay`. Raises: ConfigError E052 for code that is not trusted.
     """
     with RunReader(folder) as reader:
         if reader.import_format:

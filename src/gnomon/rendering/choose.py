@@ -83,7 +83,7 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
 def departure(tokenizer: Tokenizer, name: Name) -> str:
     """How a named renderer differs from what the model folder asks for, as a sentence; empty where it does not.
 
-    Raises: ModelError, as of `choose`.
+    Raises: ModelError, as in `choose`.
     """
     if name == "auto":
         return ""

@@ -166,7 +166,7 @@ class Actor:
     async def rollouts(self, tasks: Sequence[tuple[int, Task]], key: Key, group: int) -> list[Group]:
         """Play every task `group` times as in an evaluation, without selection, demonstrations or relabelling.
 
-        Args, Raises: as of `collect`.
+        Args, Raises: as in `collect`.
         """
         if recorded := self.earlier(self.kind, self.step):
             return list(recorded)

@@ -34,9 +34,9 @@ class Played:
     stop: Stop | None
     """The limit that ended it; None if the environment ended it."""
     end: str = ""
-    """As of `Rollout.end`."""
+    """As in `Rollout.end`."""
     calls: tuple[Calls, ...]
-    """As of `Rollout.calls`, of every player."""
+    """As in `Rollout.calls`, of every player."""
 
     def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
         """The rollout of one player. Args: sample: its number among the rollouts of the task."""

@@ -194,18 +194,18 @@ class Display:
 
     def say(self, text: str, end: str = "\n") -> None:
         """Print above the live lines."""
-        self.spoke, text = monotonic(), self.printable(text)
+        self.spoke, text = monotonic(), self.console_text(text)
         line, self.open = "\n" if self.open else "", False
         self.console.print(line + (fit(text, self.console.width) if self.live else text), end=end)
 
-    def printable(self, text: str) -> str:
+    def console_text(self, text: str) -> str:
         """What the console can show of a text."""
         return encodable(printable(text), self.console.file)
 
     def show(self, text: str) -> None:
         """Replace the live lines."""
         if self.live:
-            self.live.update(Text(fit(self.printable(text), self.console.width)))
+            self.live.update(Text(fit(self.console_text(text), self.console.width)))
 
     @contextmanager
     def phase(self, what: str) -> Iterator[Show]:

@@ -96,14 +96,14 @@ def require_more(reader: RunReader, config: RunConfig, run: str) -> None:
 
 
 def require_free_of_steps(config: RunConfig, run: str) -> None:
-    """Raises: RunError E421 if the finished steps depend on the number of steps."""
+    """Raises: RunError E421 for a setting that makes the finished steps depend on `budget.steps`."""
     rollout = config.rollout
     for key, value in (("order_seed", rollout.order_seed), ("lag", rollout.lag), ("offline", rollout.offline)):
         if value:
             raise RunError(
-                "E421", f"with rollout.{key}={value}, finished steps depend on the number of steps",
+                "E421", f"with rollout.{key}={value}, the finished steps depend on budget.steps",
                 where=f"{run}/{RECIPE}",
-                why="a run with this number of steps from the start would have other steps",
+                why="a run that began with the new number of steps would have different ones",
                 fix=f"gnomon train {run}/{RECIPE} steps={config.budget.steps} run=OTHER   # starts a new run",
             )  # fmt: skip
 

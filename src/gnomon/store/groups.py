@@ -18,7 +18,7 @@ class RecordedGroups:
 
     Args:
         seed: of the run.
-        tasks: the task at an index of a split, as of `decode`.
+        tasks: the task at an index of a split, as in `decode`.
     """
 
     def __init__(self, folder: Path, seed: int, tasks: Callable[[str, int], Task]) -> None:
@@ -39,7 +39,7 @@ class RecordedGroups:
     def wrong(self, before: int | None = None) -> Mapping[int, Sequence[tuple[int, int]]]:
         """The step and the sample of every failed reply to a whole prompt, in order, by index of the task.
 
-        Args: as of `steps`.
+        Args: as in `steps`.
         """
         end = self._scan(before)
         earlier = {

@@ -220,7 +220,7 @@ class RunReader:
     def groups(
         self, step: int | None = None, kind: str = "rollout", tasks: Callable[[str, int], Task] | None = None
     ) -> Iterator[Group]:
-        """The groups of rollouts of one step or all, as objects. Args: kind: may be `held_out`; tasks: as of `decode`.
+        """The groups of rollouts of one step or all, as objects. Args: kind: may be `held_out`; tasks: as in `decode`.
 
         Raises: RunError E405 for a damaged record.
         """

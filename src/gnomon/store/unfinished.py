@@ -95,7 +95,7 @@ class Recorded:
     Records are given up where the learner does not repeat its metrics; the rollouts after them are as good as before.
 
     Args:
-        tasks: the task at an index of a split, as of `decode`.
+        tasks: the task at an index of a split, as in `decode`.
         note: keeps an event of the run; takes its kind and body.
     """
 

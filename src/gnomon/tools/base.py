@@ -39,7 +39,7 @@ class Ended(Exception):
 
 
 class Held(Protocol):
-    """A resource that an episode holds for a tool, closed at its end."""
+    """A resource that an episode keeps open for a tool and closes when the episode ends."""
 
     def close(self) -> None: ...
 

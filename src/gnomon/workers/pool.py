@@ -126,7 +126,7 @@ class Pool:
             affinity: is bound to the worker, so that later calls find the state there.
             bound: whether the calls can run only on the worker of the affinity.
             movable: whether bound calls give up that worker where it is busy with a long call and another one is free.
-            fresh: as of `map`.
+            fresh: as in `map`.
         Returns: the outcomes of the calls that were made. Cancelling it kills the worker. It raises `Lost` if the
             calls are bound to a worker that has ended or was given up.
         """

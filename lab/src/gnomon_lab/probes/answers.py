@@ -102,7 +102,7 @@ def answers(reader: RunReader, kind: str = "rollout", *, trust: bool = False) ->
     The environment's own verifier reads every reply twice, with the strictness `first` and `last`. In a rollout of
     several turns, the first answer is that of the first turn that has one, and the last that of the last such turn.
 
-    Args: kind: `rollout` or `held_out`; trust: as of `gnomon.rejudge.replay.replay`.
+    Args: kind: `rollout` or `held_out`; trust: as in `gnomon.rejudge.replay.replay`.
     Raises: RunError E435 for an environment that cannot judge one answer by itself; E436 for a run without judged
         rollouts of this kind; ConfigError E052 for code that is not trusted; RunError E142 for tasks that have changed.
     """

@@ -29,7 +29,7 @@ def beliefs(name: str, file: Path | None = None) -> list[tuple[str, Belief]]:
 
     Args:
         name: `tiny`, a model folder, `RUN` (its newest checkpoint) or `RUN:STEP`.
-        file: of the questions, as of `from_file`; by default they are about pairs of replies of the run.
+        file: of the questions, as in `from_file`; by default they are about pairs of replies of the run.
     Raises: ConfigError E084 for a model without questions; RunError E185, E438; ConfigError E083.
     """
     if file is None and not is_run(name):

@@ -37,7 +37,7 @@ T = TypeVar("T", Engine, RemoteEngine)
 
 
 class Parts:
-    """Made inside a running loop. Args: as of `simulate`; head: counts what passes through the process of the run."""
+    """Made inside a running loop. Args: as in `simulate`; head: counts what passes through the process of the run."""
 
     actor: Actor
     """It evaluates."""

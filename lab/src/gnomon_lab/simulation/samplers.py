@@ -27,7 +27,7 @@ MakeRunner = Callable[[int], LocalRunner]
 
 
 class Simulated(Sampler):
-    """A sampler whose runners only wait. Args: make: a new runner; shared: as of `run_sent`."""
+    """A sampler whose runners only wait. Args: make: a new runner; shared: as in `run_sent`."""
 
     def __init__(self, config: RunConfig, make: Callable[[], LocalRunner], shared: dict[str, Any]) -> None:
         super().__init__(b"")

@@ -89,7 +89,7 @@ def make_speakers(
 ) -> Speakers:
     """Who replies: the policy, and around it what the objective and the settings add.
 
-    Args: past: as of `make_actor`.
+    Args: past: as in `make_actor`.
     """
     speakers: Speakers = own
     if isinstance(order, FailurePrefixes):

@@ -28,7 +28,7 @@ def make_observers(
     *,
     finer: str,
 ) -> list[Observer]:
-    """Args: tell: takes the sentence of an alarm; others: observers that the user passed; finer: as of `Mismatch`."""
+    """Args: tell: takes the sentence of an alarm; others: observers that the user passed; finer: as in `Mismatch`."""
     monitor = Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
     mismatch = Mismatch(lambda token: tokenizer.spell([token]), row.corrects, finer, tell, store.note)
     return [console, Alarms(monitor, tell, store.note), mismatch, *others]

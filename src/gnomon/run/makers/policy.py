@@ -36,7 +36,7 @@ def make_policy(
     """A policy of its own.
 
     Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`; device: empty for the learner's; whole:
-        as of `Policy`, by default the one of sampling.
+        as in `Policy`, by default the one of sampling.
     """
     target = make_device(device, "engine.device") if device else make_device(config.policy.device)
     whole, trains_vision = whole or usual_whole(config), config.policy.vision == "trained"
