@@ -38,8 +38,8 @@ from gnomon.types import Message, Task
 
 def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str, what: str) -> str:
     """The script of a fault in one call. Args: claim: a Python expression about the `judgement`."""
-    text = repr(reply) if len(reply) <= LONG else f"unpacked({pack(reply)!r})"
-    return head(subject, rule, what, "load, replay, unpacked, unpickled") + (
+    text = repr(reply) if len(reply) <= LONG else f"unpack({pack(reply)!r})"
+    return head(subject, rule, what, "load, replay, unpack, unpickle") + (
         f"verifier = {expression_of(subject.verifier)}\n"
         f"task = {task_text(subject.tasks[index])}\n"
         f"judgement = replay(verifier, task, {text}{limits_text(subject)})\n"
@@ -56,7 +56,7 @@ def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, m
         task_list = "".join(f"    {task_text(with_solution(subject, task))},\n" for task in subject.tasks[:tasks])
         subject_text = f"subject_of(verifier, (\n{task_list}){limits_text(subject)})"
     limit = "" if max_tokens == MAX_TOKENS else f", max_tokens={max_tokens}"
-    return head(subject, rule, what, "found_again, load, unpickled") + (
+    return head(subject, rule, what, "found_again, load, unpickle") + (
         (f"verifier = {expression_of(subject.verifier)}\n" if subject.env is None else "")
         + f"there = found_again({subject_text}, {rule!r}, seed={seed}, tasks={tasks}{limit})\n"
         f'print("{rule}:", "there" if there else "gone")\n'
@@ -112,7 +112,7 @@ def pickle_text(thing: object) -> str:
     module_names = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)} & sys.modules.keys()
     files = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(module_names - {"__main__"}))
     modules = "".join(f", {pair!r}" for pair in files if not pair[0].startswith("gnomon."))
-    return f"unpickled({base64.b85encode(payload).decode()!r}{modules})"
+    return f"unpickle({base64.b85encode(payload).decode()!r}{modules})"
 
 
 def task_text(task: Task) -> str:
