@@ -142,10 +142,10 @@ PATCHES = [
     "import builtins\nbuiltins.type = lambda *a: ''\nbuiltins.str = lambda *a: ''\nraise ValueError",
     "import builtins, os\nbuiltins.Exception = builtins.BaseException = ()\nraise ValueError",
     "module = sys.modules.get('gnomon.sandbox.run')\nmodule.name_and_message = lambda e: ('', '')\nraise ValueError",
-    "module = sys.modules.get('gnomon.sandbox.run')\nmodule.framed = lambda r, n: packed(['err', '', ''], n)",
-    "module = sys.modules.get('gnomon.sandbox.run')\nmodule.plain = lambda v: None\nmodule.decoded = lambda t: []",
+    "module = sys.modules.get('gnomon.sandbox.run')\nmodule.frame = lambda r, n: packed(['err', '', ''], n)",
+    "module = sys.modules.get('gnomon.sandbox.run')\nmodule.plain = lambda v: None\nmodule.decode = lambda t: []",
     "module = sys.modules.get('gnomon.sandbox.run')\n"
-    "module.exhausted = lambda e: ''\nmodule.report_error = lambda *a: 0\nraise ValueError",
+    "module.exhausted_resource = lambda e: ''\nmodule.report_error = lambda *a: 0\nraise ValueError",
     "module = sys.modules.get('gnomon.sandbox.inside')\nmodule.work_alone = module.survivors = None",
     "sys.modules.clear()", "sys.settrace(lambda *a: None)\nfor f in frames(): f.f_trace = lambda *a: os._exit(0)",
     "sys.setprofile(lambda *a: os._exit(0))", "sys.excepthook = lambda *a: os._exit(0)\nraise ValueError",
