@@ -16,7 +16,7 @@ import torch
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.models.policy import Policy
-from gnomon.rendering import choose, join
+from gnomon.rendering import choose, joined
 from gnomon.training.loop import first
 from gnomon.types import Request, Sampling
 
@@ -25,7 +25,7 @@ def seconds(folder: str, rows: int, tokens: int) -> tuple[int, float]:
     """Tokens that were sampled, and processor time."""
     engine = Embedded(Policy.load(folder))
     renderer = choose(engine.policy.tokenizer)
-    prompts = [join(renderer.start(task.messages)) for _, task in first(CharCount(shots=4).tasks("train"), 8)]
+    prompts = [joined(renderer.start(task.messages)) for _, task in first(CharCount(shots=4).tasks("train"), 8)]
     sampling = Sampling(max_tokens=tokens, stop=(), stop_ids=())
     asked = [
         Request(prompt_ids=prompts[place % len(prompts)], key=bytes([place]) * 16, sampling=sampling)

@@ -234,7 +234,7 @@ def test_a_verifier_that_breaks_later_stops_the_run_and_is_never_a_zero(tmp_path
     (tmp_path / "faulty.py").write_text(FAULTY)
     done = command("train", "faulty.py:Late", "run=r", *TINY, "eval.tasks=2", cwd=tmp_path)
     assert done.returncode == 1 and re.search("E10[46]", done.stderr) and "KeyError" in done.stderr, done.stderr
-    assert "gnomon check" in done.stderr
+    assert "fix: return a verdict" in done.stderr
 
 
 def test_a_weight_that_is_no_number_is_told_as_a_setting(tmp_path):

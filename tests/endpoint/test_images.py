@@ -262,9 +262,9 @@ def test_images_are_decoded_beside_the_event_loop(qwen: Renderer, monkeypatch: p
     """Other programs are served meanwhile."""
     threads, decode = list[str](), Image.pixels
 
-    def pixels(image: Image, where: str = "") -> Any:
+    def pixels(image: Image) -> Any:
         threads.append(threading.current_thread().name)
-        return decode(image, where)
+        return decode(image)
 
     monkeypatch.setattr(Image, "pixels", pixels)
     with serving(qwen) as served:

@@ -17,7 +17,7 @@ from gnomon.integrations.exports.rewards import text_of
 from gnomon.integrations.imports.rollout import message
 from gnomon.integrations.rewarded import make_env
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Qwen3, join
+from gnomon.rendering import Qwen3, joined
 from gnomon.types import Message, ToolCall
 from rendering.families import tokenizer_folder
 
@@ -115,6 +115,6 @@ def test_calls_in_a_prompt_are_read_as_data_and_reach_the_model(tmp_path: Path) 
     assert reply.calls == (ToolCall(id="c7", name="add", arguments='{"a": "é"}'),) and reply.reasoning == "hm"
     assert (result.role, result.call_id, result.content[0]) == ("tool", "c7", "2")
     renderer = Qwen3(Tokenizer(tokenizer_folder(tmp_path / "qwen3", "qwen3")))
-    text = renderer.encoding.decode(join(renderer.start((asked, reply, result))))
+    text = renderer.encoding.decode(joined(renderer.start((asked, reply, result))))
     call = '<tool_call>\n{"name": "add", "arguments": {"a": "é"}}\n</tool_call>'
     assert f"<|im_start|>assistant\n<think>\nhm\n</think>\n\n{call}<|im_end|>" in text

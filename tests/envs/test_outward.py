@@ -266,3 +266,13 @@ def test_a_connection_that_is_dropped_is_passed_over_without_a_word(sent, capfd,
         monkeypatch.setenv("GNOMON_TOKEN", server.token)
         assert Remote(url=server.url).max_turns == 1
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_server_that_follows_another_at_its_address_is_asked_again(monkeypatch):
+    with Server(Countdown()) as first:
+        monkeypatch.setenv("GNOMON_TOKEN", first.token)
+        port, old = first.port, Remote(url=first.url).tasks("train")[0]
+        assert Remote(url=first.url).max_turns == 1
+    with Server(GuessNumber(), port=port) as second:
+        monkeypatch.setenv("GNOMON_TOKEN", second.token)
+        assert Remote(url=second.url).max_turns > 1 and Remote(url=second.url).tasks("train")[0] != old

@@ -24,7 +24,7 @@ from gnomon.models.gguf_folder import FILES, complete, write_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
 from gnomon.rendering import choose
-from gnomon.rendering.base import join
+from gnomon.rendering.base import joined
 from gnomon.types import Message
 
 needs_reader = pytest.mark.needs("gguf")
@@ -79,7 +79,7 @@ def test_weights_tokens_and_logits_are_those_that_transformers_reads(folder, tmp
 @needs_reader
 def test_a_prompt_is_the_templates_own_text_and_the_end_of_a_turn_ends_a_reply(folder):
     policy = Policy.load(folder)
-    text = policy.tokenizer.spell(join(choose(policy.tokenizer).start(ASKED)))
+    text = policy.tokenizer.spell(joined(choose(policy.tokenizer).start(ASKED)))
     published = AutoTokenizer.from_pretrained(folder).apply_chat_template(
         [{"role": "user", "content": ASKED[0].content}], add_generation_prompt=True, tokenize=False
     )
@@ -151,7 +151,7 @@ def test_the_wheel_is_carried_in_pieces(elsewhere):
     wheel.write_bytes(content := bytes(range(256)) * 10_000)
     pieces = module["split"](wheel, 1)
     assert [piece.stat().st_size for piece in pieces] == [2**20, 2**20, len(content) - 2**21] and not wheel.exists()
-    assert module["join"](elsewhere) == wheel and wheel.read_bytes() == content
+    assert module["joined"](elsewhere) == wheel and wheel.read_bytes() == content
 
 
 def test_without_the_extra_the_fix_is_one_line(elsewhere, monkeypatch):

@@ -18,7 +18,7 @@ from gnomon.models.precision import Precision
 from gnomon.models.scoring import packed_logp, score
 from gnomon.models.threads import Threads
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Transcript, choose, join
+from gnomon.rendering import Transcript, choose, joined
 from gnomon.types import Message, Request, Sampling
 from models.seeing import FAMILIES, seeing
 
@@ -60,7 +60,7 @@ def asked(*images: Image, text: str = "How many <image> here?") -> Message:
 def prompts(policy: Policy) -> list[tuple[int, ...]]:
     renderer = choose(policy.tokenizer)
     messages = [asked(IMAGES[0]), asked(IMAGES[1]), asked(*IMAGES), asked()]
-    return [join(renderer.start([message])) for message in messages]
+    return [joined(renderer.start([message])) for message in messages]
 
 
 def own_inputs(policy: Policy, images: tuple[Image, ...], text: str | None = None) -> Own:
@@ -115,7 +115,7 @@ def test_a_conversation_with_images_has_the_tokens_that_transformers_gives_it(fo
 def test_text_of_a_task_cannot_forge_an_image(folder: Path) -> None:
     tokenizer = Tokenizer(folder)
     marks = "<image> <|image_pad|> <start_of_image> <image_soft_token>"
-    ids = join(choose(tokenizer).start([asked(text=marks)]))
+    ids = joined(choose(tokenizer).start([asked(text=marks)]))
     assert min(ids) >= 0 and marks in tokenizer.spell(ids)
 
 

@@ -29,7 +29,7 @@ from gnomon.rendering import (
     Transcript,
     Unreadable,
     arguments_of,
-    join,
+    joined,
 )
 from gnomon.rendering.encoding import whole
 from gnomon.types import Message
@@ -114,7 +114,7 @@ def check(renderer, begun: Transcript, ids: tuple[int, ...]) -> Reply:
         if told.forks:
             turn = [segment for segment in told.segments if segment.origin is Origin.POLICY]
             kept = iter(ids)
-            whole_turn = join(turn)[:-1] if isinstance(renderer, Harmony) else join(turn)
+            whole_turn = joined(turn)[:-1] if isinstance(renderer, Harmony) else joined(turn)
             assert all(token in kept for token in whole_turn), "a fork leaves out, and adds nothing"
         else:
             assert told.token_ids[: len(sampled.token_ids)] == sampled.token_ids

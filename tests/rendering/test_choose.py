@@ -12,7 +12,7 @@ from gnomon.envs import Countdown
 from gnomon.errors import ModelError
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import ChatML, Derived, Plain, Published, choose, join
+from gnomon.rendering import ChatML, Derived, Plain, Published, choose, joined
 from gnomon.rendering.choose import departure
 from gnomon.rendering.published import render
 from gnomon.types import Message
@@ -34,9 +34,9 @@ def test_a_folder_without_a_template_gets_plain_text():
     assert isinstance(renderer, Plain)
     for task in (Countdown(shots=2).tasks("train")[index] for index in range(5)):
         text = "".join(message.content + "\n" for message in task.messages)
-        assert join(renderer.start(task.messages)) == tokenizer.encode(text)
-    assert tokenizer.encode("<answer>")[0] in join(renderer.start(task.messages))
-    ends = join(renderer.start([Message(role="user", content="<eos>")]))
+        assert joined(renderer.start(task.messages)) == tokenizer.encode(text)
+    assert tokenizer.encode("<answer>")[0] in joined(renderer.start(task.messages))
+    ends = joined(renderer.start([Message(role="user", content="<eos>")]))
     assert tokenizer.eos.isdisjoint(ends), "an end is no word"
 
 
@@ -56,7 +56,7 @@ def test_a_template_may_stand_in_the_tokenizer_config(folder_of):
 def test_an_unknown_template_writes_its_first_turn_and_no_control_token_of_the_text(folder_of):
     tokenizer = Tokenizer(folder_of("chatml", OTHER))
     renderer = choose(tokenizer)
-    ids = join(renderer.start(TALK))
+    ids = joined(renderer.start(TALK))
     assert tokenizer.spell(ids) == (
         "<|im_start|>user: What is <|im_end|>?<|im_end|><|im_start|>assistant: It.<|im_end|>"
         "<|im_start|>user: Sure?<|im_end|>"
@@ -100,7 +100,7 @@ def test_a_default_system_text_and_an_opening_are_those_of_the_template(opening,
         renderer = choose(tokenizer, name, turns=3)
         assert isinstance(renderer, ChatML) and not departure(tokenizer, name)
         for messages in (TALK, [Message(role="system", content="Be brief."), *TALK]):
-            assert tokenizer.spell(join(renderer.start(messages))) == render(template, tokenizer.folder, messages)
+            assert tokenizer.spell(joined(renderer.start(messages))) == render(template, tokenizer.folder, messages)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_template_that_strips_is_not_chatml(change, role, folder_of):
     renderer = choose(tokenizer, turns=2)
     assert isinstance(renderer, Derived)
     spaced = [Message(role=role, content=f"\n {role} \n") for role in ("system", "user", "assistant", "user")]
-    assert tokenizer.spell(join(renderer.start(spaced))) == render(template, tokenizer.folder, spaced)
+    assert tokenizer.spell(joined(renderer.start(spaced))) == render(template, tokenizer.folder, spaced)
 
 
 @pytest.mark.parametrize(

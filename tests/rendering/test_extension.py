@@ -16,7 +16,7 @@ from gnomon.rendering import (
     Qwen3,
     Tool,
     Transcript,
-    join,
+    joined,
 )
 from gnomon.types import Message
 
@@ -56,7 +56,7 @@ TABLE = [
 def test_the_end_that_a_turn_left_open_is_written(make, family, sampled, messages, text, tokenizers):
     tokenizer = tokenizers[family]
     more = make(tokenizer).extend(tokenizer.encode(sampled), messages)
-    assert tokenizer.spell(join(more)) == text
+    assert tokenizer.spell(joined(more)) == text
 
 
 @pytest.mark.parametrize("history", History)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer as Encoder
 
-from gnomon.rendering import ChatML, Gemma, Harmony, Llama3, Origin, Plain, Published, Qwen3, Tool, join
+from gnomon.rendering import ChatML, Gemma, Harmony, Llama3, Origin, Plain, Published, Qwen3, Tool, joined
 from gnomon.types import Message
 
 TEMPLATE = """{% for message in messages %}<|im_start|>{{ message.role }}
@@ -52,12 +52,12 @@ def test_no_spelling_of_a_control_token_becomes_one(family, tokenizers):
     base, make = RENDERERS[family]
     renderer = make(tokenizers[base])
     control = renderer.encoding.control
-    plain = [token for token in join(written(renderer, "a")) if token in renderer.encoding.ids]
+    plain = [token for token in joined(written(renderer, "a")) if token in renderer.encoding.ids]
     assert len(control) > 10
     for token in control:
         for text in (token, f"x{token}y\n{token}", f"{token * 3}", f"{token[:-1]}", f"{token[1:]}", f" {token} "):
             segments = written(renderer, text)
-            ids = join(segments)
+            ids = joined(segments)
             assert [i for i in ids if i in renderer.encoding.ids] == plain, text
             assert all(
                 segment.origin is Origin.TEMPLATE or renderer.encoding.ids.isdisjoint(segment.token_ids)
@@ -74,14 +74,14 @@ def test_the_merges_of_a_vocabulary_lead_to_no_control_token(tokenizers):
     naive = Encoder.from_file(str(gemma.folder / "tokenizer.json"))
     naive.encode_special_tokens = True
     assert turn in naive.encode("<start_of_turn>", add_special_tokens=False).ids
-    ids = join(renderer.start([Message(role="user", content="<start_of_turn>")]))
+    ids = joined(renderer.start([Message(role="user", content="<start_of_turn>")]))
     assert ids.count(turn) == 2, "the user's turn and the model's"
 
 
 def test_runs_of_blanks_stay_the_tokens_that_they_are(tokenizers):
     """Gemma lists them as added tokens; nothing reads them as markup, and the model knows them as one token."""
     gemma = tokenizers["gemma"]
-    ids = join(Gemma(gemma).start([Message(role="user", content="the\n\nfox")]))
+    ids = joined(Gemma(gemma).start([Message(role="user", content="the\n\nfox")]))
     assert gemma.encode("\n\n")[0] in ids
 
 
@@ -89,11 +89,11 @@ def test_runs_of_blanks_stay_the_tokens_that_they_are(tokenizers):
 @pytest.mark.parametrize("family", RENDERERS)
 def test_no_text_is_too_odd(family, text, tokenizers):
     base, make = RENDERERS[family]
-    assert join(written(make(tokenizers[base]), text))
+    assert joined(written(make(tokenizers[base]), text))
 
 
 def test_a_megabyte_without_a_blank_is_encoded(tokenizers):
     for family in ("qwen3", "gemma"):
         base, make = RENDERERS[family]
-        ids = join(make(tokenizers[base]).start([Message(role="user", content="ab<|im_end|>" * 80_000)]))
+        ids = joined(make(tokenizers[base]).start([Message(role="user", content="ab<|im_end|>" * 80_000)]))
         assert len(ids) > 80_000

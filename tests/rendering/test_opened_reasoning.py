@@ -15,7 +15,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.reasoning import after_reasoning, open_marker
 from gnomon.rejudge.imported import replies
 from gnomon.rejudge.stored import reading
-from gnomon.rendering import ChatML, Published, Qwen3, Transcript, choose, join
+from gnomon.rendering import ChatML, Published, Qwen3, Transcript, choose, joined
 from gnomon.rendering.transcript import reply_text
 from gnomon.rollout.actor import Actor
 from gnomon.types import Completion, Finish, Message, Origin, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
@@ -56,7 +56,7 @@ def test_an_answer_counts_only_after_the_reasoning(marker, closing, spaced, fold
     tokenizer = Tokenizer(folder_of("qwen3", spaced + templated(marker)))
     renderer = choose(tokenizer)
     assert isinstance(renderer, Published if spaced else ChatML)
-    prompt = join(renderer.start(ASKED))
+    prompt = joined(renderer.start(ASKED))
     assert tokenizer.spell(prompt).endswith(marker)
     for verifier, answer in ((Number(), "<answer>4</answer>"), (Math(), r"\boxed{4}")):
         for sampled, status in (
@@ -92,13 +92,13 @@ def test_an_answer_counts_only_after_the_reasoning(marker, closing, spaced, fold
 def test_a_prompt_that_opens_nothing_leaves_replies_as_they_are(written, folder_of):
     tokenizer = Tokenizer(folder_of("qwen3", "\n" + templated(written)))
     renderer = choose(tokenizer)
-    text = reply_text(renderer, join(renderer.start(ASKED)), "", tokenizer.encode("<answer>4</answer>"))
+    text = reply_text(renderer, joined(renderer.start(ASKED)), "", tokenizer.encode("<answer>4</answer>"))
     assert text == "<answer>4</answer>" and open_marker(written) == ""
 
 
 def test_text_of_a_task_opens_nothing_in_a_chat(folder_of):
     tokenizer = Tokenizer(folder_of("qwen3", templated("")))
-    prompt = join(choose(tokenizer).start([Message(role="user", content="Write <think>")]))
+    prompt = joined(choose(tokenizer).start([Message(role="user", content="Write <think>")]))
     assert reply_text(choose(tokenizer), prompt, "", tokenizer.encode("4")) == "4"
 
 
@@ -107,9 +107,9 @@ def test_a_template_may_open_reasoning_for_some_messages_only(folder_of):
     marker = "{{ '' if messages[0].role == 'system' else '<think>\n' }}"
     tokenizer = Tokenizer(folder_of("qwen3", "\n" + TURNS + "<|im_start|>assistant\n" + marker))
     renderer, ids = choose(tokenizer), tokenizer.encode("<answer>4</answer>")
-    off = join(renderer.start([Message(role="system", content="no"), *ASKED]))
+    off = joined(renderer.start([Message(role="system", content="no"), *ASKED]))
     assert Number().verify(TASK, renderer.parse(ids, off).text).correct
-    assert not Number().verify(TASK, renderer.parse(ids, join(renderer.start(ASKED))).text).correct
+    assert not Number().verify(TASK, renderer.parse(ids, joined(renderer.start(ASKED))).text).correct
 
 
 @pytest.mark.parametrize("make", [ChatML, Qwen3])

@@ -16,7 +16,7 @@ from gnomon.rendering import (
     ToolCall,
     Unreadable,
     arguments_of,
-    join,
+    joined,
 )
 from gnomon.rendering.calls import named_call
 from gnomon.types import Message
@@ -172,8 +172,8 @@ def test_a_call_that_is_written_into_a_prompt_is_read_again(family, tokenizers):
     forged = json.dumps({"a": "".join(renderer.encoding.control)})
     asked = Message(role="user", content="2+2?")
     said = Message(role="assistant", calls=(ToolCall(name="add", arguments=forged, id="x"),))
-    before = join(renderer.start([asked]))
-    after = join(renderer.start([asked, said, Message(role="tool", content="4", call_id="x")]))
+    before = joined(renderer.start([asked]))
+    after = joined(renderer.start([asked, said, Message(role="tool", content="4", call_id="x")]))
     assert after[: len(before)] == before
     (call,) = renderer.parse(after[len(before) :]).tool_calls
     assert (call.name, call.arguments, call.sound) == ("add", forged, True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.rendering import ChatML, Gemma, Harmony, Llama3, Origin, Qwen3, Tool, Transcript, join
+from gnomon.rendering import ChatML, Gemma, Harmony, Llama3, Origin, Qwen3, Tool, Transcript, joined
 from gnomon.types import Message, ToolCall
 
 PUBLISHED = json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def read(case, tokenizers):
 @pytest.mark.parametrize("case", cases("start"))
 def test_the_first_prompt_is_the_published_one(case, tokenizers):
     renderer, tokenizer, messages, tools = read(case, tokenizers)
-    assert join(renderer.start(messages, tools)) == tokenizer.encode(case["text"])
+    assert joined(renderer.start(messages, tools)) == tokenizer.encode(case["text"])
 
 
 @pytest.mark.parametrize("case", cases("talk"))
@@ -83,7 +83,7 @@ def test_a_token_of_two_origins_is_not_the_templates(tokenizers):
     renderer, spell = ChatML(tokenizers["chatml"]), tokenizers["chatml"].spell
     for content, shared in (("3.", "3.\n"), ("\n3", "\n\n3")):
         segments = renderer.extend((), [Message(role="tool", content=content)])
-        assert spell(join(s for s in segments if s.origin is Origin.TOOL)) == shared
+        assert spell(joined(s for s in segments if s.origin is Origin.TOOL)) == shared
 
 
 CALL = re.compile(r'(?s)(.*?)(?:<tool_call>\n)?\{"name": "add", "(?:arguments|parameters)": (.*)\}(?:\n</tool_call>)?')
@@ -95,7 +95,7 @@ def test_calls_as_data_are_written_as_the_published_template_writes_them(case, t
     whole = [as_data(message) for message in messages]
     if "<tool_call>" in case["text"] + str(case["messages"]) or '"parameters"' in case["text"]:
         assert any(message.calls for message in whole)
-    assert join(renderer.start(whole, tools)) == tokenizer.encode(case["text"])
+    assert joined(renderer.start(whole, tools)) == tokenizer.encode(case["text"])
 
 
 def as_data(message):

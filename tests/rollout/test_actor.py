@@ -17,7 +17,7 @@ from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import join
+from gnomon.rendering import joined
 from gnomon.rollout import Actor, Limits
 from gnomon.rollout.failures import Failures, judged_groups
 from gnomon.rollout.speakers import Own
@@ -65,7 +65,7 @@ def test_every_turn_goes_on_from_the_tokens_of_the_turn_before():
         for before, after in pairwise(rollout.turns):
             told = TOKENIZER.encode(f"\n{after.messages[0].content}\n")
             assert after.prompt_ids == before.prompt_ids + before.completion.token_ids + told
-            assert join(after.segments) == told
+            assert joined(after.segments) == told
             assert [segment.origin.value for segment in after.segments] == ["template", "environment", "template"]
     luck = {rollout.turns[1].messages[0].content for rollout in group.rollouts}
     assert len(luck) == 4, "every episode has chance of its own"

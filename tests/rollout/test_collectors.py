@@ -20,7 +20,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
-from gnomon.rendering import choose, join
+from gnomon.rendering import choose, joined
 from gnomon.rollout import Actor, pack
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.demonstrations import Demonstrated, Shown, demonstrations
@@ -130,7 +130,7 @@ def prompt(status: Status, group: Group) -> tuple[int, ...]:
 
 
 def opening(messages: list[Message]) -> tuple[int, ...]:
-    return join(choose(Tokenizer(model_folder("tiny"))).start(messages))
+    return joined(choose(Tokenizer(model_folder("tiny"))).start(messages))
 
 
 def test_the_batch_says_which_rollouts_ended_by_themselves(engine):

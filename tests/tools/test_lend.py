@@ -19,7 +19,7 @@ from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.reading.program import beside
-from gnomon.rendering import Plain, Qwen3, join
+from gnomon.rendering import Plain, Qwen3, joined
 from gnomon.rollout import Actor
 from gnomon.rollout.conversation import beginning
 from gnomon.sandbox import capabilities
@@ -180,7 +180,7 @@ def test_a_chat_model_is_told_by_its_template_and_calls_in_its_own_form(tmp_path
     group = collected(say, env, renderer, tokenizer)
     shown = tokenizer.decode(group.rollouts[0].turns[0].prompt_ids)
     assert '"name": "calculator"' in shown and "Tools, " not in shown
-    assert group.rollouts[0].turns[0].prompt_ids == join(renderer.start(env.tasks("train")[0].messages, env.tools))
+    assert group.rollouts[0].turns[0].prompt_ids == joined(renderer.start(env.tasks("train")[0].messages, env.tools))
     for rollout in group.rollouts:
         assert [message.role for message in rollout.turns[1].messages] == ["tool"]
         assert rollout.verdict.correct and rollout.turns[1].messages[0].content == "14"

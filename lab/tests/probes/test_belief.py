@@ -15,7 +15,7 @@ from gnomon.errors import ConfigError, RunError
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
-from gnomon.rendering import choose, join
+from gnomon.rendering import choose, joined
 from gnomon.store import RunReader
 from gnomon.types import Message, Status
 from gnomon_lab.probes.asking import asking
@@ -122,7 +122,7 @@ def test_options_are_scored_as_the_policy_would_write_them(asked: list[Question]
     questions = [*asked, Question(about="long", text="Compute 1 + 2.", options=("12", "7", "345"), rewarded=1)]
     found, renderer = asking(policy)(questions), choose(policy.tokenizer)
     for question, logps in zip(questions, found, strict=True):
-        prompt = join(renderer.start([Message(role="user", content=question.text)]))
+        prompt = joined(renderer.start([Message(role="user", content=question.text)]))
         alone = [
             sum(score(policy, [prompt], [(0, policy.tokenizer.encode(option))]).tolist()) for option in question.options
         ]

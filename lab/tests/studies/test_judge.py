@@ -19,11 +19,11 @@ REPLIES = [("3 + 4", "7"), ("3 + 4", "a longer reply {prompt}"), ("9", "9")]
 
 def test_a_score_is_the_share_of_yes_in_transformers_too() -> None:
     tokenizer, model = Tokenizer(TINY), AutoModelForCausalLM.from_pretrained(TINY, dtype="float32").eval()
-    from gnomon.rendering import choose, join
+    from gnomon.rendering import choose, joined
     from gnomon.types import Message
 
     text = JUDGE.question.format(prompt="3 + 4", reply="7")
-    ids = join(choose(tokenizer, "auto").start([Message(role="user", content=text)]))
+    ids = joined(choose(tokenizer, "auto").start([Message(role="user", content=text)]))
     with torch.inference_mode():
         last = model(torch.tensor([ids])).logits[0, -1].double()
     yes, no = (float(last[tokenizer.encode(word)[0]]) for word in JUDGE.options)

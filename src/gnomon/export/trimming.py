@@ -13,7 +13,7 @@ from gnomon.models.folder import model_folder, table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trimming import RECORD, trim, untrim
 from gnomon.models.vocabulary import token_ids
-from gnomon.rendering import choose, join
+from gnomon.rendering import choose, joined
 from gnomon.run.find import check_env_config, check_policy_config, make_env
 from gnomon.training.loop import first
 
@@ -61,7 +61,7 @@ def tokens_of(config: RunConfig, tasks: int, texts: Sequence[Path] = ()) -> set[
     result = set(renderer.stop)
     for split in ("train", "test"):
         for _, task in first(env.tasks(split), tasks):
-            result.update(join(renderer.start(task.messages)))
+            result.update(joined(renderer.start(task.messages)))
     for text in (*solutions(env, tasks), *(path.read_text("utf-8") for path in texts), *config.rollout.stop):
         result.update(tokenizer.encode(text))
     return result

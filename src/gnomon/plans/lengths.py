@@ -16,7 +16,7 @@ from gnomon.models.folder import TINY, config_folder, image_token
 from gnomon.models.hub import cache_folder, hub_name
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.plans.programs import Program, launch_of_first, program_of, recorded_program
-from gnomon.rendering import choose, join
+from gnomon.rendering import choose, joined
 from gnomon.run.evaluation_envs import set_envs
 from gnomon.run.find import make_env
 from gnomon.store import RunReader
@@ -89,7 +89,7 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
 
     def lengths(env: Env, split: str, count: int) -> tuple[int, ...]:
         renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
-        return tuple(len(join(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
+        return tuple(len(joined(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
 
     prompts = lengths(env, "train", config.rollout.prompts)
     reply = min(reply, room(config, prompts))

@@ -1,6 +1,6 @@
 """Convert messages to tokens and back, in the format of a model family."""
 
-from gnomon.rendering.base import Origin, Parsing, Renderer, Reply, Segment, Segments, Tool, ToolCall, join
+from gnomon.rendering.base import Origin, Parsing, Renderer, Reply, Segment, Segments, Tool, ToolCall, joined
 from gnomon.rendering.calls import Unreadable, arguments_of
 from gnomon.rendering.chatml import ChatML
 from gnomon.rendering.choose import choose
@@ -36,5 +36,5 @@ __all__ = [
     "Unreadable",
     "arguments_of",
     "choose",
-    "join",
+    "joined",
 ]

@@ -12,13 +12,13 @@ from typing import Protocol
 
 from gnomon.types import Message, Origin, Parsing, Segment, Tool, ToolCall
 
-__all__ = ["Origin", "Parsing", "Renderer", "Reply", "Segment", "Segments", "Tool", "ToolCall", "join"]
+__all__ = ["Origin", "Parsing", "Renderer", "Reply", "Segment", "Segments", "Tool", "ToolCall", "joined"]
 
 
 Segments = tuple[Segment, ...]
 
 
-def join(segments: Iterable[Segment]) -> tuple[int, ...]:
+def joined(segments: Iterable[Segment]) -> tuple[int, ...]:
     """The token ids of all segments, in order."""
     return tuple(token for segment in segments for token in segment.token_ids)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Reply, Segments, Tool, join
+from gnomon.rendering.base import Origin, Reply, Segments, Tool, joined
 from gnomon.rendering.calls import named_call
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.refusals import no_place, no_tools
@@ -35,7 +35,7 @@ class ChatML:
         (self._end,) = self.encoding.required_ids("<|im_end|>")
         self.encoding.required_ids("<|im_start|>")
         self.system, self.opening = system, opening
-        self._begun = join(self.encoding.encode(self._opening()))
+        self._begun = joined(self.encoding.encode(self._opening()))
 
     @property
     def stop(self) -> frozenset[int]:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from gnomon.errors import ModelError
 from gnomon.models.folder import chat_template, image_token
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Renderer, Tool, join
+from gnomon.rendering.base import Renderer, Tool, joined
 from gnomon.rendering.chatml import ChatML
 from gnomon.rendering.derived import agrees, derived_of, proof_of
 from gnomon.rendering.gemma import Gemma
@@ -142,7 +142,7 @@ def writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
 def _text(renderer: Renderer, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
     """The renderer's text; None if it refuses the messages."""
     try:
-        return tokenizer.spell(join(renderer.start(messages, tools)))
+        return tokenizer.spell(joined(renderer.start(messages, tools)))
     except ModelError:
         return None
 

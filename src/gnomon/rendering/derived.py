@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Renderer, Reply, Segment, Segments, Tool, join
+from gnomon.rendering.base import Origin, Renderer, Reply, Segment, Segments, Tool, joined
 from gnomon.rendering.calls import named_call
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.proof import CLOSE, ROLES, SHAPES, Continuation, Proof, plain, prove
@@ -42,8 +42,8 @@ class Derived(Published):
         self.rule, self.proof = rule, proof
         control = self.encoding.control
         self._close = control.get(CLOSE)
-        self._opening = join(self.encoding.encode([Piece(Origin.TEMPLATE, rule.opening)]))
-        self._husk = join(self.encoding.encode([Piece(Origin.TEMPLATE, rule.husk)]))
+        self._opening = joined(self.encoding.encode([Piece(Origin.TEMPLATE, rule.opening)]))
+        self._husk = joined(self.encoding.encode([Piece(Origin.TEMPLATE, rule.husk)]))
         self._ends = frozenset(control[end] for end in rule.ends[:1] if end in control)
 
     @property
@@ -63,7 +63,7 @@ class Derived(Published):
         self._require_seen(messages)
         images = tuple(len(message.images) for message in messages)
         edge = self.rule.border(tuple(message.role for message in messages), images)
-        ids = join(self.encoding.encode([Piece(Origin.TEMPLATE, edge.end)]))
+        ids = joined(self.encoding.encode([Piece(Origin.TEMPLATE, edge.end)]))
         closed = bool(sampled_ids) and sampled_ids[-1:] == ids[-1:]
         end = Piece(Origin.TEMPLATE, "" if closed else edge.end)
         pieces = [end, *self._fill(edge.rest, edge.marks, messages, Origin.ENVIRONMENT)]
@@ -73,7 +73,7 @@ class Derived(Published):
         if not self.rule.forgets.intersection(message.role for message in messages):
             return None
         past = tuple(self._forget(segments))
-        return None if join(past) == join(segments) else (*past, *self.extend(past[-1].token_ids, messages))
+        return None if joined(past) == joined(segments) else (*past, *self.extend(past[-1].token_ids, messages))
 
     def _forget(self, segments: Segments) -> Iterator[Segment]:
         """The sequence whose earlier reasoning is removed, with what the template writes in its place."""

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Encoder
 from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.reasoning import open_marker
-from gnomon.rendering.base import Origin, Segment, Segments, join
+from gnomon.rendering.base import Origin, Segment, Segments, joined
 
 __all__ = ["Encoding", "Piece", "encoding_of", "whole"]
 
@@ -96,7 +96,7 @@ class Encoding:
     def open_marker(self, prompt_ids: Sequence[int]) -> tuple[int, ...]:
         """The ids of the reasoning marker with which a prompt ends; empty for a prompt that opens no reasoning."""
         marker = open_marker(self.decode(prompt_ids[-LONGEST_MARKER:]))
-        return join(self.encode([Piece(Origin.TEMPLATE, marker)])) if marker else ()
+        return joined(self.encode([Piece(Origin.TEMPLATE, marker)])) if marker else ()
 
     def required_ids(self, *tokens: str) -> tuple[int, ...]:
         """The ids of required control tokens.

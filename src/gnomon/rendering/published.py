@@ -11,7 +11,7 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.folder import image_token, table
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, join
+from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, joined
 from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.jinja import compile_template
 from gnomon.rendering.sight import Sight
@@ -71,7 +71,7 @@ class Published:
     def _usual(self) -> tuple[int, ...]:
         """A prompt of one user message; empty if the template refuses it."""
         try:
-            return join(self.start([Message(role="user", content="2+2?")]))
+            return joined(self.start([Message(role="user", content="2+2?")]))
         except ModelError:
             return ()
 

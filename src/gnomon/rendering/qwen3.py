@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering.base import Origin, Segments, join
+from gnomon.rendering.base import Origin, Segments, joined
 from gnomon.rendering.chatml import ChatML, calls_text, template, turn
 from gnomon.rendering.encoding import Piece
 from gnomon.rendering.turns import last_turn, without_thought
@@ -44,7 +44,7 @@ class Qwen3(ChatML):
         super().__init__(tokenizer, opening="<think>\n" if opened else "" if thinking else THOUGHTLESS)
         (self._close,) = self.encoding.required_ids("<think>", "</think>")[1:]
         self.thinking, self.history = thinking, History(history)
-        self._written = join(self.encoding.encode([template(self.opening)]))
+        self._written = joined(self.encoding.encode([template(self.opening)]))
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
         if self.history is History.KEEP or not any(_asks(message) for message in messages):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnomon.rendering.base import Origin, Renderer, Segment, Segments, Tool, join
+from gnomon.rendering.base import Origin, Renderer, Segment, Segments, Tool, joined
 from gnomon.rendering.plain import Plain
 from gnomon.rendering.sight import require_sight
 from gnomon.types import Message
@@ -31,7 +31,7 @@ class Transcript:
     @property
     def token_ids(self) -> tuple[int, ...]:
         """The whole sequence. Before a turn of the policy, it is the prompt."""
-        return join(self.segments)
+        return joined(self.segments)
 
     def with_completion(self, token_ids: Sequence[int]) -> Transcript:
         """The transcript extended by a completion, id for id."""

@@ -19,7 +19,7 @@ from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder, table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.monitoring.mismatch import advise_correction, in_float16
-from gnomon.rendering import choose, join
+from gnomon.rendering import choose, joined
 from gnomon.run.find import make_env
 from gnomon.run.makers import make_engine, make_objective
 from gnomon.run.makers.actor import make_sampling
@@ -71,7 +71,7 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     tasks = [task for _, task in first(env.tasks("train"), config.rollout.prompts)]
-    prompts = [join(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
+    prompts = [joined(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
     sampling = replace(make_sampling(config), stop_ids=renderer.stop)
     own, dtypes = config.placement.engine, get_args(Policy.model_fields["dtype"].annotation)
     engines = [own] if own is EngineKind.SERVICE else dict.fromkeys([EngineKind.EMBEDDED, own])

@@ -14,7 +14,7 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import Segments, choose, join
+from gnomon.rendering import Segments, choose, joined
 from gnomon.run.find import make_env
 from gnomon.types import Task
 
@@ -107,13 +107,13 @@ def long_prompts(config: RunConfig, env: Env, tasks: Sequence[Task]) -> list[tup
     """The prompts that fill the context: number of the row, or of the task, and tokens."""
     renderer = choose(Tokenizer(model_folder(config.policy.path)), config.policy.renderer, turns=env.max_turns)
     listed, sizes = tools(env), list[tuple[int, int]]()
-    around = len(join(renderer.start(tasks[0].messages, listed)))  # More than a template adds to a text.
+    around = len(joined(renderer.start(tasks[0].messages, listed)))  # More than a template adds to a text.
     for index in range(len(tasks)):
         task = tasks[index]
         # A token has at least one byte of text, so most prompts need not be encoded.
         most = around + sum(MARKUP + len(message.content.encode()) for message in task.messages)
         if most >= config.rollout.context:
-            size = len(join(renderer.start(task.messages, listed)))
+            size = len(joined(renderer.start(task.messages, listed)))
             row = task.info.get("row")
             if size >= config.rollout.context:
                 sizes.append((row if isinstance(row, int) else index, size))

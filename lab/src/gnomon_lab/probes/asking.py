@@ -10,7 +10,7 @@ from gnomon.errors import ConfigError
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import score
-from gnomon.rendering import Renderer, choose, join
+from gnomon.rendering import Renderer, choose, joined
 from gnomon.run.saved import saved_policy
 from gnomon.run.subject import is_run, split_step
 from gnomon.store import RunReader
@@ -69,7 +69,7 @@ def asking(policy: Policy, renderer: Renderer | None = None) -> Ask:
 
 def some(policy: Policy, renderer: Renderer, questions: Sequence[Question]) -> list[list[float]]:
     """The sum over the tokens of every option."""
-    prompts = [join(renderer.start([Message(role="user", content=question.text)])) for question in questions]
+    prompts = [joined(renderer.start([Message(role="user", content=question.text)])) for question in questions]
     rows = [
         (place, policy.tokenizer.encode(option))
         for place, question in enumerate(questions)

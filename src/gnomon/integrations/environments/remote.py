@@ -55,7 +55,7 @@ class Remote:
 
     @property
     def _about(self) -> Mapping[str, Any]:
-        return about(self)
+        return about(self, self.token)
 
     def tasks(self, split: str) -> RemoteTasks:
         return RemoteTasks(self, split)
@@ -63,14 +63,18 @@ class Remote:
     def start(self, task: Task, key: Key) -> RemoteEpisode:
         return RemoteEpisode(self, task, key)
 
+    @property
+    def token(self) -> str:
+        return os.environ.get(self.token_variable, "")
+
     def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """The JSON answer to a request. Raises: VerifierError E179."""
-        token = os.environ.get(self.token_variable, "")
-        return fetch(self.url, path, body, {"Authorization": f"Bearer {token}"})
+        return fetch(self.url, path, body, {"Authorization": f"Bearer {self.token}"})
 
 
 @lru_cache(maxsize=64)
-def about(env: Remote) -> Mapping[str, Any]:
+def about(env: Remote, token: str) -> Mapping[str, Any]:
+    """What a server says of its environment. Another server at the same address has another token."""
     facts: Mapping[str, Any] = env.ask("/v1/env", {})
     return facts
 
@@ -80,7 +84,7 @@ class RemoteTasks(Sequence[Task]):
 
     def __init__(self, env: Remote, split: str) -> None:
         self.env, self.split = env, split
-        self._size = int(about(env)["sizes"][split])
+        self._size = int(about(env, env.token)["sizes"][split])
 
     def __len__(self) -> int:
         return self._size
@@ -88,11 +92,11 @@ class RemoteTasks(Sequence[Task]):
     def __getitem__(self, index: int) -> Task:  # type: ignore[override]
         if not 0 <= index < self._size:
             raise IndexError(index)
-        return cached_task(self.env, self.split, index)
+        return cached_task(self.env, self.env.token, self.split, index)
 
 
 @lru_cache(maxsize=4096)
-def cached_task(env: Remote, split: str, index: int) -> Task:
+def cached_task(env: Remote, token: str, split: str, index: int) -> Task:
     where = {"split": split, "index": index}
     data = env.ask("/v1/task", where)
     return Task(id=str(data["id"]), messages=read_messages(data["messages"]), answer=None, info=where)

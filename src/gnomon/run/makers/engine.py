@@ -27,7 +27,7 @@ from gnomon.models.precision import require_range
 from gnomon.models.projection import WHOLE, Truncation
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import LONG_PROBE, PROBE
-from gnomon.rendering import Renderer, join
+from gnomon.rendering import Renderer, joined
 from gnomon.run.loops import run_to_end
 from gnomon.run.makers.policy import (
     attention_of,
@@ -236,7 +236,7 @@ def compare_with_learner(
 
 def probe_prompts(renderer: Renderer, env: Env, context: int) -> list[tuple[int, ...]]:
     """The first prompts that leave room for a reply; of the first few, if there are none, the beginnings."""
-    some = [join(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES * PROBES)]
+    some = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES * PROBES)]
     fitting = [prompt for prompt in some if len(prompt) < context]
     return (fitting or [prompt[: context - 1] for prompt in some])[:PROBES]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import tokenizers
 
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rendering import ChatML, join
+from gnomon.rendering import ChatML, joined
 from gnomon_lab.studies import Claim, Study
 from gnomon.types import Message
 
@@ -27,7 +27,7 @@ def added(seed: int) -> dict[str, float]:
             text = "".join(draw.choices(BITS, k=draw.randrange(9)))
             sampled = [draw.randrange(-3, 300) if draw.random() < 0.1 else i for i in fast.encode(text).ids]
             texts = (text + renderer.parse(sampled).text, "a")
-            observed = [join(renderer.extend(sampled, [Message(role="user", content=text)])) for text in texts]
+            observed = [joined(renderer.extend(sampled, [Message(role="user", content=text)])) for text in texts]
             found += len({sum(token < len(CONTROL) for token in ids) for ids in observed}) - 1
     return {"added": found}
 
