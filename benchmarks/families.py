@@ -44,10 +44,11 @@ from learners.sequences import batch_of_four, credited  # noqa: E402
 from models.characters import tokenizer  # noqa: E402
 from models.small import NAMES, PROMPTS, TEXTS, alone, small  # noqa: E402
 
-GRADIENT = {Packed: 1e-5, Padded: 1e-3}
-LOGP = {Packed: 1e-5, Padded: 1e-3}
-"""Largest relative difference of a gradient, and of a log-probability in float32, which norms compute in always. Some
-models of transformers sum a recurrent state in another order when they decode."""
+GRADIENT = LOGP = 1e-5
+"""Largest relative difference of a gradient, and of a log-probability in float32, which norms compute in always."""
+DECODED = 1e-4
+"""Largest difference between sampling and scoring. Some models of transformers sum a recurrent state in another order
+when they decode."""
 WIDE: dict[str, Any] = {
     "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 512, "num_hidden_layers": 4, "head_dim": 32,
     "num_attention_heads": 8, "num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 2,
@@ -106,9 +107,8 @@ def by(folder: Path, whole: Whole, model: Any) -> dict[str, Any]:
     policy.save(folder / "out")
     again = Policy.load(folder / "out", whole=whole)
     found["loaded"] = float((text_logp(again, texts) - text_logp(policy, texts)).abs().max())
-    assert max(found["logp"], found["mismatch"], found["loaded"]) < LOGP[whole], str(found)
-    assert found["gradient"] < GRADIENT[whole], str(found)
-    assert whole is Padded or not found["mismatch"], str(found)
+    assert max(found["logp"], found["loaded"]) < LOGP and found["gradient"] < GRADIENT, str(found)
+    assert found["mismatch"] <= (DECODED if whole is Padded else 0), str(found)
     return found if policy.packs else found | {"decodes": caching_of(policy).value}
 
 

@@ -44,8 +44,8 @@ def test_a_decoder_agrees_with_transformers_and_trains_or_is_refused(name: str, 
     policy = Policy.load(tmp_path)
     assert policy.packs == (PASSES[name] == "packed")
     found = text_logp(policy, [Completed(text, torch.arange(len(text)) > 0) for text in TEXTS])
-    assert float((found - wanted).abs().max()) < (1e-5 if policy.packs else 1e-3)
-    assert Embedded(policy).measure(PROMPTS, rows=3, tokens=48, reach=250) <= (0.0 if name in EXACT else 1e-3)
+    assert float((found - wanted).abs().max()) < 1e-5  # Norms round in float32; a bound that is not read moves 3e-4.
+    assert Embedded(policy).measure(PROMPTS, rows=3, tokens=48, reach=250) <= (0.0 if name in EXACT else 1e-4)
     learner, row = LocalLearner(policy), objective("rloo")
     learner.forward_backward(credited(learner, batch_of_four(), row), row)
     stats = learner.optim_step(1e-3)

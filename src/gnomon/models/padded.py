@@ -20,10 +20,12 @@ from gnomon.models.attention import gather
 from gnomon.models.trie import Places, Trie
 from gnomon.models.vision import Vision
 
-__all__ = ["Padded", "composed", "freeze_unread", "read_by_head", "scale_of"]
+__all__ = ["Padded", "cap_of", "composed", "freeze_unread", "read_by_head", "scale_of"]
 
 FACTORS = {"logit_scale": 1.0, "lm_head_multiplier": 1.0, "logits_scaling": -1.0}
 """Names of the number that scores are multiplied by, in configurations of models, and its power."""
+CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+"""Names of the bound that scores stay below."""
 
 
 class Padded:
@@ -120,6 +122,11 @@ def scale_of(config: Any) -> float:
         value = getattr(config, name, None)
         scale *= float(value) ** power if isinstance(value, int | float) and value else 1.0
     return scale
+
+
+def cap_of(config: Any) -> float | None:
+    """The bound that a model's scores stay below, by a tanh. Args: config: as of `scale_of`."""
+    return next((float(value) for name in CAPS if (value := getattr(config, name, None))), None)
 
 
 def composed(model: Any) -> bool:

@@ -34,7 +34,7 @@ from gnomon.models.folder import AGAIN, base_hash, image_token, model_folder
 from gnomon.models.fused import fuse, is_fused
 from gnomon.models.kernels import compiles, settle
 from gnomon.models.packed import Packed
-from gnomon.models.padded import Padded, composed, freeze_unread, scale_of
+from gnomon.models.padded import Padded, cap_of, composed, freeze_unread, scale_of
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
 from gnomon.models.projection import WHOLE, Projection, Truncation, full_kl, token_collision, token_logp
 from gnomon.models.steady import settle_layers
@@ -148,7 +148,7 @@ class Policy(torch.nn.Module):
         self.precision = precision or Precision.only(output.weight.dtype)
         require_range(model.config.model_type, self.precision.compute)
         reads = model.config.get_text_config()
-        self.cap: float | None = getattr(reads, "final_logit_softcapping", None)
+        self.cap = cap_of(reads)
         self.scale = scale_of(reads)
         self.most_scores = 0
         """Scores over the vocabulary held at once; 0: as many as suit the device."""
