@@ -8,8 +8,10 @@ from itertools import product
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
+
+from gnomon.models.policy import family_of
 
 __all__ = ["NAMES", "PROMPTS", "TEXTS", "alone", "small"]
 
@@ -70,11 +72,14 @@ OWN: dict[str, dict[str, Any]] = {
         "v_head_dim": 8, "qk_nope_head_dim": 8, "index_head_dim": 8, "index_n_heads": 2,
         "shared_experts_intermediate_size": 24,
     },
+    "emu3": {"vocabulary_map": {"<image>": 101, "<|extra_200|>": 100, "<|visual token 000000|>": 99}},
+    "emu3_vqgan": {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 32},
     "gemma3n_text": {
         "activation_sparsity_pattern": [0.95, 0.0, 0.0, 0.0], "num_hidden_layers": 4, "num_kv_shared_layers": 2,
         "layer_types": ["sliding_attention", "full_attention"] * 2,
     },
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4},
+    "mllama_text_model": {"cross_attention_layers": [1], "num_hidden_layers": 3},
     "prophetnet": {"num_encoder_layers": 1, "num_decoder_layers": 2},
     "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "lsh"]},
     "xmod": {"default_language": "en_XX"},
@@ -103,11 +108,11 @@ def small(name: str) -> Any:
     for config in configurations(name):
         try:
             with torch.device("meta"):
-                count = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+                count = sum(p.numel() for p in family_of(config).from_config(config).parameters())
             if count > MOST:
                 continue
             torch.manual_seed(3)
-            model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+            model = family_of(config).from_config(config, attn_implementation="eager").eval().float()
             with torch.no_grad():
                 alone(model, TEXTS[0])
         except Exception:  # Every family has rules of its own on sizes.

@@ -44,7 +44,7 @@ from gnomon.models.trie import Trie
 from gnomon.models.vision import Vision
 from gnomon.models.weights import Kind
 
-__all__ = ["Anchor", "Pass", "Policy", "Scored", "place_parameters"]
+__all__ = ["Anchor", "Pass", "Policy", "Scored", "family_of", "place_parameters"]
 
 logging.disable_progress_bar()
 if sys.flags.optimize > 1:
@@ -509,9 +509,11 @@ class Policy(torch.nn.Module):
 
 def family_of(config: Any) -> Any:
     """The class of transformers that loads the model of a configuration, with the parts that see if it has no other."""
-    sees = type(config) in AutoModelForImageTextToText._model_mapping
-    reads = type(config) in AutoModelForCausalLM._model_mapping
-    return AutoModelForImageTextToText if sees and not reads else AutoModelForCausalLM
+    sees, reads = (auto._model_mapping for auto in (AutoModelForImageTextToText, AutoModelForCausalLM))
+    kind = type(config)
+    # The text model of some families is saved with a configuration of its own, which no class reads again.
+    alone = kind in reads and reads[kind].config_class in reads
+    return AutoModelForImageTextToText if kind in sees and not alone else AutoModelForCausalLM
 
 
 def require_tower(policy: Policy) -> None:
