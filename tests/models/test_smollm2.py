@@ -151,7 +151,7 @@ def test_the_wheel_is_carried_in_pieces(elsewhere):
     wheel.write_bytes(content := bytes(range(256)) * 10_000)
     pieces = module["split"](wheel, 1)
     assert [piece.stat().st_size for piece in pieces] == [2**20, 2**20, len(content) - 2**21] and not wheel.exists()
-    assert module["joined"](elsewhere) == wheel and wheel.read_bytes() == content
+    assert module["join"](elsewhere) == wheel and wheel.read_bytes() == content
 
 
 def test_without_the_extra_the_fix_is_one_line(elsewhere, monkeypatch):
