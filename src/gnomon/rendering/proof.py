@@ -61,6 +61,8 @@ SEEN = ("i|", "si|", "i|u|", "i|i|", "u|i|u|", "i|ui|i|")
 """Further ones for a model that sees: `i` is a user's message with an image."""
 SEEN_RESULTS = ("u|r|", "u|rt|", "u|r|u|r|")
 """And with `r`, a tool's result with an image."""
+ASSISTANT = "assistant"
+"""The role of replies, also of those in a task's examples."""
 ROLES = {"s": "system", "u": "user", "t": "tool", "i": "user", "r": "tool"}
 FEWEST = 3
 """Conversations that a template must take for a proof."""
@@ -205,7 +207,7 @@ def _prove(template: str, folder: Path, eos: tuple[str, ...], control: tuple[str
         return rule, Proof(
             refusal=f"it writes {tail(earlier)!r} before an earlier reply, and {tail(prompt)!r} before a new one"
         )
-    spellings = {role: spelling(rule, role) for role in ROLES.values()}
+    spellings = {role: spelling(rule, role) for role in (*ROLES.values(), ASSISTANT)}
     rule = replace(rule, opening=prompt[len(header) :], husk=husk, lead=lead, spellings=spellings)
     forgetting = product((frozenset({"user"}), frozenset({"user", "tool"})), (True, False))
     candidates = [rule, *(replace(rule, forgets=forgets, lines=lines) for forgets, lines in forgetting)]
@@ -352,8 +354,9 @@ def spelling(rule: Continuation, role: str) -> Callable[[str], str]:
 
 def holds(rule: Continuation, role: str, content: str, spell: Callable[[str], str]) -> bool:
     """Whether the template writes a content as it is spelled."""
-    before = [] if role == "system" else [plain("user", "zquzq"), reply(REPLY, (role,))]
-    after = [plain("user", "zqvzq")] if role == "system" else []
+    asked = plain("user", "zquzq")
+    before = {"system": [], ASSISTANT: [asked]}.get(role, [asked, reply(REPLY, (role,))])
+    after = [plain("user", "zqvzq")] if role in ("system", ASSISTANT) else []
     try:
         marked, hard = (rule.write([*before, plain(role, each), *after]) for each in ("zqmzq", content))
     except ModelError:
