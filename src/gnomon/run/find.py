@@ -203,7 +203,7 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
         try:
             if (folder := model_folder(path)) not in SHIPPED.values():
                 require_fitting(folder)
-            if config.policy.attention not in ("auto", "exact") and key != "players.opponent":
+            if config.policy.attention == "flex" and key != "players.opponent":
                 require_flex(folder)
         except ModelError as error:
             where = origins.get(key, key)
